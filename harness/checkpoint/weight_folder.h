@@ -28,7 +28,7 @@ struct FolderRequest {
 /// Reads weights with all that a folder of them needs.
 ///
 /// Errors    Error(kData) as load_weights(); no file that states the shape of the model; a
-///           vocabulary of another size.
+///           vocabulary of more entries than the model has rows.
 WeightFolder read_weight_folder(const FolderRequest& request);
 
 /// Writes model.safetensors, config.json, tokenizer_config.json and vocab.txt, as transformers

@@ -81,6 +81,12 @@ std::vector<Candidate> most_probable(std::span<const float> logits, int64_t top)
   return all;
 }
 
+// A model may have more rows than its vocabulary has entries.
+std::string word_of(const TextModel& model, int64_t id) {
+  const Vocabulary& vocabulary = model.vocabulary();
+  return id < vocabulary.size() ? printable(vocabulary.wordpiece(id)) : concat("(row ", id, ")");
+}
+
 // A table below the text: a column for each [MASK], a row for each rank of its candidates.
 std::string table(const TextModel& model, const TextOutputs& out, int64_t masks, int64_t top) {
   std::vector<std::string> rows;
@@ -90,13 +96,13 @@ std::string table(const TextModel& model, const TextOutputs& out, int64_t masks,
     const std::vector<Candidate> best = most_probable(logits, top);
     int64_t widest = 0;
     for (const Candidate& c : best) {
-      widest = std::max(widest, count_characters(model.vocabulary().wordpiece(c.id)));
+      widest = std::max(widest, count_characters(word_of(model, c.id)));
     }
     rows.resize(best.size());
     for (size_t i = 0; i < best.size(); ++i) {
-      const std::string& word = model.vocabulary().wordpiece(best[i].id);
+      const std::string word = word_of(model, best[i].id);
       const auto blanks = static_cast<size_t>(widest - count_characters(word) + 2);
-      rows[i] += concat(m == 0 ? "  " : "    ", printable(word), std::string(blanks, ' '),
+      rows[i] += concat(m == 0 ? "  " : "    ", word, std::string(blanks, ' '),
                         fixed_text(best[i].probability, 4));
     }
   }

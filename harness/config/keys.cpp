@@ -50,7 +50,7 @@ std::vector<Key> make_keys() {
       {"model.feed_forward", at<&M::feed_forward>, Unit::kNone, {8, 262144}, {},
        "Width between the two feed-forward GEMMs; a multiple of 8."},
       {"model.vocab_size", at<&M::vocab_size>, Unit::kTokens, {8, 32768}, {},
-       "Entries of the vocabulary; padded internally to a multiple of 8. Shards store ids in 16 bits."},
+       "Entries of the vocabulary or more; padded inside to a multiple of 8. Shards store ids in 16 bits."},
       {"model.max_positions", at<&M::max_positions>, Unit::kTokens, {8, 32767}, {},
        "Rows of the position table: the longest possible sequence."},
       {"model.segment_types", at<&M::segment_types>, Unit::kNone, {2, 127}, {},

@@ -33,9 +33,9 @@ void check_vocabulary(const Config& config) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
   const int64_t entries = count_lines(read_text_file(path));
-  if (entries != config.model.vocab_size) {
+  if (entries > config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
-         config.model.vocab_size, "; set model.vocab_size to ", entries, ".");
+         config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");
   }
 }
 
@@ -43,11 +43,11 @@ void check_vocabulary(const Config& config) {
 void check_made_with(const Config& config, const std::string& path, const Manifest& manifest) {
   const auto made_with = manifest.options.find("vocab_sha256");
   if (made_with == manifest.options.end()) return;  // converted: not known
-  if (manifest.limits.vocab_size != config.model.vocab_size) {
+  if (manifest.limits.vocab_size > config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": the shards were made with a vocabulary of ",
          manifest.limits.vocab_size, " entries, model.vocab_size is ", config.model.vocab_size,
          "; set model.vocab_size to ", manifest.limits.vocab_size,
-         ", or data.verify_manifest to false to go on all the same.");
+         " or more, or data.verify_manifest to false to go on all the same.");
   }
   if (config.data.vocab.empty()) return;
   const std::string found = sha256_of_file(config.data.vocab);

@@ -17,7 +17,8 @@ void check_eval_path(const Config& config);
 /// Compares what training is about to read with what is known of it: the shards of data.train and
 /// data.eval with the manifest.json beside them (names, bytes, counts; the hashes follow
 /// when a shard is read; the vocabulary that they were made with), when there is one and
-/// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size.
+/// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size,
+/// which may be larger: a model may have rows that no entry uses.
 ///
 /// Each of `num_ranks` ranks opens its share of the shards; without `opens_shards` names and bytes
 /// alone are compared.

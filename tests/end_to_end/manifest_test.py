@@ -69,14 +69,15 @@ class Manifest(EndToEnd):
                    data__verify_manifest=False)
 
     def test_a_model_of_another_vocabulary(self):
-        words = dict(model__vocab_size=328, data__vocab="")
+        words = dict(model__vocab_size=312, data__vocab="")
         folder = self.new_folder()
-        self.train(folder, train__max_steps=1, data__verify_manifest=False, **words)
+        self.train(folder, train__max_steps=1, data__synthetic=True, data__train="",
+                   data__eval="", **words)
         checkpoint = folder / "ckpt" / "step_00000001"
         for done in (bertha("train", *self.data.config(log__run_dir=self.new_folder(), **words),
                             ranks=2),
                      bertha("eval", "--checkpoint", checkpoint, *self.data.config(**words))):
-            self.assert_failure(done, 2, "manifest.json", "320", "328", "model.vocab_size to 320")
+            self.assert_failure(done, 2, "manifest.json", "320", "312", "model.vocab_size to 320")
 
     def test_other_words_than_those_of_the_shards(self):
         other = self.scratch / "other_vocab.txt"
@@ -87,12 +88,14 @@ class Manifest(EndToEnd):
         self.assert_failure(done, 4, other, "SHA-256", "manifest.json", "data.vocab")
 
     def test_another_vocabulary(self):
-        short = self.scratch / "short_vocab.txt"
+        other = self.scratch / "another_vocab.txt"
         lines = self.data.vocab.read_text().splitlines()
-        short.write_text("\n".join(lines[:-20]) + "\n")
-        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
-                                                 data__vocab=short), ranks=2)
-        self.assert_failure(done, 2, short, "300", "320", "model.vocab_size")
+        for changed, code, texts in ((lines[:-20], 4, ("SHA-256", "manifest.json")),
+                                     (lines + ["more"], 2, ("321", "320", "model.vocab_size"))):
+            other.write_text("\n".join(changed) + "\n")
+            done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                     data__vocab=other), ranks=2)
+            self.assert_failure(done, code, other, *texts)
 
 
 if __name__ == "__main__":

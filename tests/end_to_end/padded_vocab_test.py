@@ -84,5 +84,36 @@ class PaddedVocabulary(EndToEnd):
         self.assertEqual(bertha("checkpoint", "verify", self.run_folder).code, 0)
 
 
+class MoreRowsThanEntries(EndToEnd):
+    """The rows of other programs' models go up to a multiple of 64 or 128."""
+
+    def test_every_command_takes_such_a_model(self):
+        rows = support.VOCAB_SIZE + 11
+        folder = self.new_folder("wide")
+        config = dict(model__vocab_size=rows, train__max_steps=2)
+        planned = must("plan", *self.data.config(**config))
+        self.assertNotIn("vocab_size to", planned.out + planned.err)
+        self.train(folder, **config)
+        must("eval", "--checkpoint", folder, *self.data.config(**config))
+        exported = self.new_folder("exported")
+        must("checkpoint", "export", folder, "--output", exported)
+        self.assertEqual(json.loads((exported / "config.json").read_text())["vocab_size"], rows)
+        self.assertEqual((exported / "vocab.txt").read_bytes(), self.data.vocab.read_bytes())
+        self.train(self.new_folder(), checkpoint__init=exported, **config)
+        lines, output = exported / "lines.txt", exported / "out.safetensors"
+        lines.write_text("the [MASK]\n")
+        must("encode", "--checkpoint", exported, "--text", lines, "--output", output)
+        self.assertEqual(len(read_safetensors(output)["mlm_logits"]), 4 * rows)
+        shown = must("fill", "--checkpoint", exported, "--top", rows, "the [MASK]").out
+        self.assertEqual(len(shown.splitlines()), 1 + rows)
+        self.assertIn(f"(row {rows - 1})", shown)
+        # The other way round ids would be out of range.
+        with open(exported / "vocab.txt", "a") as vocab:
+            vocab.write("".join(f"more{i}\n" for i in range(12)))
+        for words in (("fill", "--checkpoint", exported, "the [MASK]"),
+                      ("checkpoint", "export", exported, "--output", self.new_folder())):
+            self.assert_failure(bertha(*words), 4, exported / "vocab.txt", rows + 1, rows)
+
+
 if __name__ == "__main__":
     main()
