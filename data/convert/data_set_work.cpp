@@ -36,7 +36,13 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
                            {"vocab_size", concat(options.limits.vocab_size)}},
                .limits = options.limits,
                .num_threads = options.num_threads};
-  if (const auto manifest = find_manifest(options.path)) job.sources = manifest->sources;
+  if (const auto manifest = find_manifest(options.path)) {
+    job.sources = manifest->sources;
+    if (const auto tokenizer = manifest->options.find(kTokenizerOption);
+        tokenizer != manifest->options.end()) {
+      job.options.insert(*tokenizer);
+    }
+  }
   return job;
 }
 

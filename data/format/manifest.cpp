@@ -9,6 +9,7 @@
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "data/files/tokenizer_settings.h"
 #include "data/format/checksum_list.h"
 #include "data/format/shard_reader.h"
 #include "kernels/base/error.h"
@@ -93,6 +94,13 @@ int64_t Manifest::num_samples() const {
   int64_t sum = 0;
   for (const ManifestShard& shard : shards) sum += shard.samples;
   return sum;
+}
+
+std::string Manifest::tokenizer() const {
+  if (const auto stated = options.find(kTokenizerOption); stated != options.end()) {
+    return stated->second;
+  }
+  return options.contains("vocab_sha256") ? to_text(TokenizerSettings()) : "";
 }
 
 void write_manifest(const std::string& path, const Manifest& manifest) {

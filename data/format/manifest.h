@@ -41,7 +41,13 @@ struct Manifest {
 
   /// Over all shards.
   int64_t num_samples() const;
+  /// The settings that the text was tokenized with, as to_text(TokenizerSettings): the default ones
+  /// for text that version 1.0.0 prepared, which stated none; "" for shards of unknown text.
+  std::string tokenizer() const;
 };
+
+/// The option that states them.
+inline constexpr const char* kTokenizerOption = "tokenizer";
 
 inline constexpr const char* kManifestName = "manifest.json";
 

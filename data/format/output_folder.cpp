@@ -47,6 +47,7 @@ std::string option_of(const std::string& fact) {
       {"max_seqs_per_pack", "--max-per-pack"},
       {"shuffle_seed", "the seed of --shuffle"},
       {"text_form", "the form of the text (--prose)"},
+      {"tokenizer", "the tokenizer settings beside --vocab"},
       {"vocab_sha256", "the SHA-256 of --vocab"}};
   static const std::vector<std::string> kOptions{
       "layout",       "duplication", "masked_fraction", "short_seq_probability",

@@ -9,14 +9,14 @@ namespace bertha {
 
 /// Splits a line into basic tokens where ASCII alone decides, which is nearly everywhere in English
 /// text, and into chunks left to basic_tokens() elsewhere. In order of the line:
-///   on_token(view)   a basic token, lower-cased;
+///   on_token(view)   a basic token, lower-cased where `lowers`;
 ///   on_chunk(view)   raw text between ASCII white space that has other characters or control
-///                    characters; its basic tokens are basic_tokens(view).
+///                    characters; its basic tokens are those of basic_tokens().
 ///
 /// Needs     valid UTF-8.
-/// Exact     on_token's views and the chunks' tokens together are basic_tokens(line).
+/// Exact     on_token's views and the chunks' tokens together are basic_tokens() of the line.
 template <class OnToken, class OnChunk>
-void split_words(std::string_view line, OnToken&& on_token, OnChunk&& on_chunk);
+void split_words(std::string_view line, bool lowers, OnToken&& on_token, OnChunk&& on_chunk);
 
 namespace ascii_words {
 
@@ -45,11 +45,14 @@ inline uint8_t class_of(char c) { return kClasses[static_cast<unsigned char>(c)]
 
 inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-template <class OnToken>
-void split_ascii_chunk(std::string_view chunk, std::string& lowered, OnToken& on_token) {
+inline std::string_view lower(std::string_view chunk, std::string& lowered) {
   lowered.resize(chunk.size());
   for (size_t i = 0; i < chunk.size(); ++i) lowered[i] = lower(chunk[i]);
-  const std::string_view text = lowered;
+  return lowered;
+}
+
+template <class OnToken>
+void split_ascii_chunk(std::string_view text, OnToken& on_token) {
   size_t start = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     if (class_of(text[i]) != kPunctuation) continue;
@@ -63,7 +66,7 @@ void split_ascii_chunk(std::string_view chunk, std::string& lowered, OnToken& on
 }  // namespace ascii_words
 
 template <class OnToken, class OnChunk>
-void split_words(std::string_view line, OnToken&& on_token, OnChunk&& on_chunk) {
+void split_words(std::string_view line, bool lowers, OnToken&& on_token, OnChunk&& on_chunk) {
   using namespace ascii_words;
   std::string lowered;
   for (size_t at = 0; at < line.size();) {
@@ -82,7 +85,7 @@ void split_words(std::string_view line, OnToken&& on_token, OnChunk&& on_chunk) 
     if ((seen & kOther) != 0) {
       on_chunk(chunk);
     } else {
-      split_ascii_chunk(chunk, lowered, on_token);
+      split_ascii_chunk(lowers ? lower(chunk, lowered) : chunk, on_token);
     }
   }
 }

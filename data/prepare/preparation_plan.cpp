@@ -35,7 +35,8 @@ const char* layout_name(ShardLayout layout) {
   return layout == ShardLayout::kFixedLength ? "fixed_length" : "variable_length";
 }
 
-std::map<std::string, std::string> option_texts(const PrepareOptions& options) {
+std::map<std::string, std::string> option_texts(const PrepareOptions& options,
+                                                const TokenizerSettings& tokenizer) {
   std::map<std::string, std::string> texts = {
       {"layout", layout_name(options.layout)},
       {"num_shards", concat(options.num_shards)},
@@ -43,7 +44,8 @@ std::map<std::string, std::string> option_texts(const PrepareOptions& options) {
       {"masked_fraction", exact_text(options.generator.masked_fraction)},
       {"short_seq_probability", exact_text(options.generator.short_seq_probability)},
       {"eval_samples", concat(options.eval_samples)},
-      {"vocab_sha256", sha256_of_file(options.vocab_file)}};
+      {"vocab_sha256", sha256_of_file(options.vocab_file)},
+      {kTokenizerOption, to_text(tokenizer)}};
   // Named where it is not the published form, so that data made before stay what they were.
   if (options.text_form == TextForm::kProse) texts["text_form"] = "prose";
   return texts;
@@ -65,6 +67,7 @@ std::string generator_key(const Manifest& manifest, ShardLayout part_layout) {
 DataFacts facts_of(const Manifest& manifest) {
   DataFacts facts = manifest.options;
   facts.emplace("text_form", "sentence_per_line");  // where the manifest names none
+  facts.emplace(kTokenizerOption, manifest.tokenizer());
   facts["tool_version"] = manifest.tool_version;
   facts["unicode_version"] = manifest.unicode_version;
   facts["seed"] = concat(manifest.seed);
@@ -109,6 +112,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
   PreparationPlan plan;
   plan.generator = options.generator;
   plan.text_form = options.text_form;
+  plan.tokenizer = read_tokenizer_settings(options.vocab_file);
   plan.parts_are_shards = options.num_shards == 0 && options.eval_samples == 0;
   plan.part_layout = plan.parts_are_shards ? options.layout : ShardLayout::kVariableLength;
   plan.manifest_path = (folder / kManifestName).string();
@@ -119,7 +123,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
                            .limits = {.max_seq_tokens = options.generator.max_seq_tokens,
                                       .max_masked_per_seq = options.generator.max_masked_per_seq,
                                       .vocab_size = vocab_size},
-                           .options = option_texts(options)};
+                           .options = option_texts(options, plan.tokenizer)};
   if (options.eval_samples > 0) {
     plan.shard_paths.push_back((folder / eval_name(options.eval_samples)).string());
   }
@@ -135,7 +139,7 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
         {.source = sources[at],
          .path = plan.parts_are_shards ? plan.shard_paths[at] : (folder / "work" / name).string(),
          .record_path = (folder / "work" / name.stem()).string() + ".json",
-         .key = concat("text ", source_sha256[at], "; ", key)});
+         .key = concat("text ", source_sha256[at], "; ", key, "; ", to_text(plan.tokenizer))});
     plan.manifest.sources.push_back(
         {.path = sources[at].path, .bytes = sources[at].bytes, .sha256 = source_sha256[at]});
   }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/tokenizer_settings.h"
 #include "data/format/manifest.h"
 #include "data/prepare/prepare.h"
 #include "data/prepare/source_files.h"
@@ -21,6 +22,7 @@ struct PartPlan {
 struct PreparationPlan {
   GeneratorOptions generator;
   TextForm text_form = TextForm::kSentencePerLine;
+  TokenizerSettings tokenizer;
   ShardLayout part_layout = ShardLayout::kVariableLength;
   std::vector<PartPlan> parts;
   std::vector<std::string> shard_paths;

@@ -112,7 +112,7 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   int64_t told_bytes = 0;
   Documents documents;
   {
-    WordPieceTokenizer tokenizer(vocabulary);
+    WordPieceTokenizer tokenizer(vocabulary, plan.tokenizer);
     documents = read_documents(part.source.path, plan.text_form, tokenizer, [&](int64_t bytes) {
       if (cancelled()) throw Cancelled();
       told_bytes += bytes / num_passes;

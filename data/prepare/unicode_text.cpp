@@ -252,11 +252,13 @@ std::string_view strip(std::string_view text) {
   return text;
 }
 
-std::vector<std::string> basic_tokens(std::string_view text) {
+std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSettings& settings) {
   std::vector<std::string> tokens;
   Text word;
   const auto end_word = [&] {
-    if (!word.empty()) split_at_punctuation(without_accents(lower(word)), tokens);
+    if (settings.do_lower_case) word = lower(word);
+    if (settings.strip_accents) word = without_accents(word);
+    split_at_punctuation(word, tokens);
     word.clear();
   };
   while (!text.empty()) {
@@ -267,9 +269,10 @@ std::vector<std::string> basic_tokens(std::string_view text) {
     text.remove_prefix(static_cast<size_t>(size_bytes));
     const std::optional<utf8proc_int32_t> c = cleaned(raw);
     if (!c) continue;
-    if (*c == ' ' || is_cjk_ideograph(*c)) end_word();
+    const bool stands_alone = settings.tokenize_chinese_chars && is_cjk_ideograph(*c);
+    if (*c == ' ' || stands_alone) end_word();
     if (*c != ' ') word.push_back(*c);
-    if (is_cjk_ideograph(*c)) end_word();
+    if (stands_alone) end_word();
   }
   end_word();
   return tokens;

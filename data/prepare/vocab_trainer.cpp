@@ -169,10 +169,12 @@ std::vector<std::string> train_vocabulary(const VocabOptions& options,
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;
   for (const SourceFile& source : sources) total_bytes += source.bytes;
-  const std::vector<WordCount> words = count_words(sources, options.workers, [&](int64_t bytes) {
+  const auto read = [&](int64_t bytes) {
     done_bytes += bytes;
     if (progress) progress("read", "B of text", done_bytes, total_bytes);
-  });
+  };
+  const std::vector<WordCount> words =
+      count_words(sources, options.tokenizer, options.workers, read);
   if (words.empty()) {
     fail(ExitCode::kData, sources.front().path, ": no words in the input text (", sources.size(),
          " files), want sentences, one per line");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/files/for_each_parallel.h"
+#include "data/files/tokenizer_settings.h"
 #include "data/prepare/word_counts.h"
 
 namespace bertha {
@@ -13,6 +14,7 @@ namespace bertha {
 struct VocabOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
+  TokenizerSettings tokenizer = {};
   int64_t num_wordpieces = 30522;  // wanted, special and unused entries included
   int workers = 0;                 // threads that read; 0 = one per processor
 };

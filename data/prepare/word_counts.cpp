@@ -25,31 +25,33 @@ void add(Counts& counts, std::string_view text, int64_t count) {
   }
 }
 
-Counts count_words_of(const std::string& path, const std::function<void(int64_t)>& on_bytes) {
+Counts count_words_of(const std::string& path, const TokenizerSettings& settings,
+                      const std::function<void(int64_t)>& on_bytes) {
   Counts words;
   Counts chunks;  // text that needs Unicode: split once for all its occurrences
   LineReader lines(path, on_bytes);
   while (const auto line = lines.next()) {
     split_words(
-        strip(*line), [&](std::string_view word) { add(words, word, 1); },
+        strip(*line), settings.do_lower_case, [&](std::string_view word) { add(words, word, 1); },
         [&](std::string_view chunk) { add(chunks, chunk, 1); });
   }
   for (const auto& [chunk, count] : chunks) {
-    for (const std::string& word : basic_tokens(chunk)) add(words, word, count);
+    for (const std::string& word : basic_tokens(chunk, settings)) add(words, word, count);
   }
   return words;
 }
 
 }  // namespace
 
-std::vector<WordCount> count_words(const std::vector<SourceFile>& sources, int workers,
+std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
+                                   const TokenizerSettings& settings, int workers,
                                    const std::function<void(int64_t bytes)>& on_bytes) {
   Counts total;
   std::mutex mutex;
   for_each_parallel(static_cast<int64_t>(sources.size()), workers,
                     [&](int64_t index, const std::function<bool()>& cancelled) {
                       const Counts words = count_words_of(
-                          sources[static_cast<size_t>(index)].path, [&](int64_t bytes) {
+                          sources[static_cast<size_t>(index)].path, settings, [&](int64_t bytes) {
                             if (cancelled()) throw Cancelled();
                             const std::lock_guard<std::mutex> lock(mutex);
                             on_bytes(bytes);

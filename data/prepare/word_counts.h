@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/tokenizer_settings.h"
 #include "data/prepare/source_files.h"
 
 namespace bertha {
@@ -19,7 +20,8 @@ struct WordCount {
 ///
 /// Exact     whatever the number of workers (0 = one per processor).
 /// Errors    those of LineReader.
-std::vector<WordCount> count_words(const std::vector<SourceFile>& sources, int workers,
+std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
+                                   const TokenizerSettings& settings, int workers,
                                    const std::function<void(int64_t bytes)>& on_bytes);
 
 }  // namespace bertha

@@ -93,10 +93,11 @@ void WordPieceTokenizer::append_ids(std::string_view line, std::vector<int16_t>&
   };
   // A chunk has a byte that no ASCII word has, so both kinds share the cache.
   split_words(
-      line, [&](std::string_view word) { append(word, [&] { append_word(word, ids); }); },
+      line, settings_.do_lower_case,
+      [&](std::string_view word) { append(word, [&] { append_word(word, ids); }); },
       [&](std::string_view chunk) {
         append(chunk, [&] {
-          for (const std::string& word : basic_tokens(chunk)) append_word(word, ids);
+          for (const std::string& word : basic_tokens(chunk, settings_)) append_word(word, ids);
         });
       });
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/files/tokenizer_settings.h"
 #include "data/prepare/vocabulary.h"
 
 namespace bertha {
@@ -37,7 +38,7 @@ class WordpieceCache {
   int64_t num_words_ = 0;
 };
 
-/// Uncased BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
+/// BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
 /// words; a word of more than 200 characters, or with a part that no wordpiece matches, is [UNK].
 /// Special tokens written in the text are text.
 ///
@@ -48,7 +49,8 @@ class WordPieceTokenizer {
  public:
   static constexpr int64_t kMostCharactersPerWord = 200;
 
-  explicit WordPieceTokenizer(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {})
+      : vocabulary_(vocabulary), settings_(settings) {}
 
   /// Appends the ids of one line's wordpieces.
   void append_ids(std::string_view line, std::vector<int16_t>& ids);
@@ -57,6 +59,7 @@ class WordPieceTokenizer {
   void append_word(std::string_view word, std::vector<int16_t>& ids) const;
 
   const Vocabulary& vocabulary_;
+  TokenizerSettings settings_;
   WordpieceCache cache_;
 };
 

@@ -128,7 +128,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       "--prose", [options] { options->text_form = TextForm::kProse; },
       "The text is ordinary prose: join the lines between two blank lines and split them into "
       "sentences (default: a sentence per line)");
-  add_text(prepare, "--vocab", options->vocab_file, "FILE", "Vocabulary, a wordpiece per line")
+  add_text(prepare, "--vocab", options->vocab_file, "FILE",
+           "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
+           "beside it states otherwise")
       ->required();
   add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write")->required();
   add_layout_option(prepare, options->layout);

@@ -14,7 +14,8 @@ struct VocabCommand {
   std::string output;
 };
 
-int run_vocab(const VocabCommand& command, const CommandContext& context) {
+int run_vocab(VocabCommand command, const CommandContext& context) {
+  command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =
       train_vocabulary(command.options, progress_lines(context.terminal));
   write_vocabulary(command.output, wordpieces);
@@ -30,7 +31,8 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   CLI::App& vocab = add_command(
       data, chosen,
       {.name = "vocab",
-       .description = "Trains a WordPiece vocabulary from text.",
+       .description = "Trains a WordPiece vocabulary from text, which is lower-cased unless "
+                      "tokenizer_config.json in the folder of --output states otherwise.",
        .examples = {"bertha data vocab --text text/ --size 4096 --output data/vocab.txt",
                     "bertha data vocab --text a.txt b.txt --output vocab.txt",
                     "bertha data vocab --text text/ --size 30522 --output data/vocab.txt"}});

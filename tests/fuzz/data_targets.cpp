@@ -4,6 +4,7 @@
 #include "data/convert/tfrecord_file.h"
 #include "data/files/byte_file.h"
 #include "data/files/text_file.h"
+#include "data/files/tokenizer_settings.h"
 #include "data/format/checksum_list.h"
 #include "data/format/manifest.h"
 #include "data/pipeline/synthetic_steps.h"
@@ -116,6 +117,14 @@ std::vector<std::string> vocabulary_seeds() {
   return golden_files("prepare", "vocab.txt", 1 << 16);
 }
 
+void read_tokenizer(const std::string& bytes) {
+  use(read_tokenizer_settings(scratch_file("tokenizer_config.json", bytes)).do_lower_case ? 1 : 0);
+}
+
+std::vector<std::string> tokenizer_seeds() {
+  return {R"({"do_lower_case": false, "strip_accents": null, "tokenize_chinese_chars": true})"};
+}
+
 void read_text(const std::string& bytes) {
   static const Vocabulary vocabulary =
       Vocabulary::load(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/prepare/vocab.txt");
@@ -150,6 +159,7 @@ constexpr FuzzTarget kTargets[] = {
     {.name = "manifest", .read = read_manifest_bytes, .seeds = manifest_seeds},
     {.name = "chk", .read = read_checksums, .seeds = checksum_seeds},
     {.name = "vocabulary", .read = read_vocabulary, .seeds = vocabulary_seeds},
+    {.name = "tokenizer_config", .read = read_tokenizer, .seeds = tokenizer_seeds},
     {.name = "text", .read = read_text, .seeds = text_seeds},
     {.name = "histogram", .read = read_histogram, .seeds = histogram_seeds},
 };

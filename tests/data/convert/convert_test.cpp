@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "data/format/checksum_list.h"
 #include "data/format/manifest.h"
@@ -81,6 +82,16 @@ class Convert : public testing::Test {
   ConvertOptions options_;
   SampleSet samples_ = example_samples(2500, 7, kLimits);
 };
+
+TEST_F(Convert, WhatIsKnownOfTheTokenizerGoesWithTheSequences) {
+  write_source(kVariable);
+  Manifest manifest = convert_data(options_, {}).manifest;
+  EXPECT_EQ(manifest.tokenizer(), "");
+  manifest.options[kTokenizerOption] = "as stated";
+  write_manifest(to("manifest.json"), manifest);
+  options_.source.path = std::exchange(options_.output_dir, folder_.path("again"));
+  EXPECT_EQ(convert_data(options_, {}).manifest.tokenizer(), "as stated");
+}
 
 TEST_F(Convert, EveryFormBecomesBothLayoutsWithItsOwnFiles) {
   for (const ShardLayout layout : {kVariable, ShardLayout::kFixedLength, ShardLayout::kPacked}) {

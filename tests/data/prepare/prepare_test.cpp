@@ -145,6 +145,38 @@ TEST(PrepareTest, TheManifestTellsWhatIsThereAndHowItWasMade) {
   }
 }
 
+TEST(PrepareTest, TheManifestStatesTheTokenizerOfTheVocabularysFolder) {
+  const PrepareFolder folder;
+  const TempFolder model;
+  PrepareOptions options = folder.options();
+  options.vocab_file = model.write("vocab.txt", bytes_of(golden_path("vocab.txt")));
+  const Manifest lower = prepare_data(options, {}).manifest;
+  EXPECT_EQ(lower.tokenizer(), to_text(TokenizerSettings()));
+  const auto before = folder.files();
+  model.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_THAT(message_of_preparing(options),
+              AllOf(HasSubstr("the tokenizer settings beside --vocab"), HasSubstr("false")));
+  EXPECT_EQ(folder.files(), before);
+  std::filesystem::remove(folder.output("manifest.json"));  // parts of other settings are not kept
+  const PrepareSummary cased = prepare_data(options, {});
+  EXPECT_EQ(cased.parts_reused, 0);
+  EXPECT_EQ(cased.manifest.tokenizer(),
+            to_text(TokenizerSettings{.do_lower_case = false, .strip_accents = false}));
+  EXPECT_NE(cased.manifest.shards[0].md5_of_lists, lower.shards[0].md5_of_lists);
+}
+
+// Version 1.0.0 lower-cased all text and stated nothing.
+TEST(PrepareTest, AManifestOf100WithoutATokenizerIsOfTheDefaultOne) {
+  const PrepareFolder folder;
+  Manifest manifest = prepare_data(folder.options(), {}).manifest;
+  manifest.options.erase(kTokenizerOption);
+  EXPECT_EQ(manifest.tokenizer(), to_text(TokenizerSettings()));
+  write_manifest(folder.output("manifest.json"), manifest);
+  EXPECT_TRUE(prepare_data(folder.options(), {}).already_done);
+  manifest.options.clear();
+  EXPECT_EQ(manifest.tokenizer(), "") << "shards of unknown text";
+}
+
 TEST(PrepareTest, TheNumberOfWorkersChangesNoByte) {
   const PrepareFolder one, three;
   PrepareOptions options = one.options();

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/wordpiece.h"
+#include "data/random/python_random.h"
 #include "kernels/base/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
@@ -20,12 +23,12 @@ using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 /// The basic tokens by way of the ASCII shortcut.
-Words split(const std::string& line) {
+Words split(const std::string& line, const TokenizerSettings& settings = {}) {
   Words words;
   split_words(
-      line, [&](std::string_view token) { words.emplace_back(token); },
+      line, settings.do_lower_case, [&](std::string_view token) { words.emplace_back(token); },
       [&](std::string_view chunk) {
-        for (std::string& token : basic_tokens(chunk)) words.push_back(std::move(token));
+        for (std::string& token : basic_tokens(chunk, settings)) words.push_back(std::move(token));
       });
   return words;
 }
@@ -38,6 +41,8 @@ std::string utf8_of(uint32_t code) {
   if (code < 0x10000) return {byte(0xe0 | code >> 12), next(6), next(0)};
   return {byte(0xf0 | code >> 18), next(12), next(6), next(0)};
 }
+
+constexpr TokenizerSettings kCased{.do_lower_case = false, .strip_accents = false};
 
 Vocabulary published_vocabulary() {
   return Vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "want", "##want", "##ed", "wa",
@@ -129,7 +134,20 @@ TEST(BasicTokensTest, TheAsciiShortcutChangesNothing) {
     std::string line;
     for (size_t n = random() % 12; n > 0; --n) line += parts[random() % parts.size()];
     ASSERT_EQ(split(line), basic_tokens(line)) << line;
+    ASSERT_EQ(split(line, kCased), basic_tokens(line, kCased)) << line;
   }
+}
+
+TEST(BasicTokensTest, TheSettingsDecideAboutCaseAccentsAndIdeographs) {
+  const std::string line = "H\u00E9 P\u0301A \uD55C x\u4E00\uF900";
+  EXPECT_THAT(split(line, kCased),
+              ElementsAre("H\u00E9", "P\u0301A", "\uD55C", "x", "\u4E00", "\uF900"));
+  EXPECT_THAT(split(line, {.do_lower_case = false}),
+              ElementsAre("He", "PA", "\u1112\u1161\u11AB", "x", "\u4E00", "\u8C48"));
+  EXPECT_THAT(split(line, {.strip_accents = false}),
+              ElementsAre("h\u00E9", "p\u0301a", "\uD55C", "x", "\u4E00", "\uF900"));
+  EXPECT_THAT(split(line, {.tokenize_chinese_chars = false}),
+              ElementsAre("he", "pa", "\u1112\u1161\u11AB", "x\u4E00\u8C48"));
 }
 
 // make_unicode_11_golden.py says what a line is.
@@ -184,6 +202,38 @@ TEST(WordPieceTest, TakesTheLongestWordpieceFirstAsPublished) {
   EXPECT_THAT(wordpieces(vocabulary, "unwantedX running"), ElementsAre("[UNK]", "runn", "##ing"));
   EXPECT_THAT(wordpieces(vocabulary, "UNwant\u00E9d,running want"),
               ElementsAre("un", "##want", "##ed", ",", "runn", "##ing", "want"));
+}
+
+// make_tokenizer_golden.py says what the strings are, and which programs agree about their ids.
+TEST(WordPieceTest, RandomStringsHaveTheIdsThatOtherProgramsGiveThem) {
+  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/tokenizer.json");
+  const auto golden = nlohmann::json::parse(file);
+  const Words parts = golden["parts"];
+  const TempFolder folder;
+  std::string lines;
+  for (const std::string& wordpiece : golden["vocabulary"].get<Words>()) lines += wordpiece + "\n";
+  const Vocabulary vocabulary = Vocabulary::load(folder.write("vocab.txt", lines));
+  for (const auto& list : golden["lists"]) {
+    const std::string config = list["tokenizer_config"].dump();
+    folder.write("tokenizer_config.json", config);
+    WordPieceTokenizer tokenizer(vocabulary, read_tokenizer_settings(folder.path("vocab.txt")));
+    PythonRandom random(golden["seed"].get<uint64_t>());
+    for (size_t block = 0; block < list["md5"].size(); ++block) {
+      std::string text;
+      for (int64_t i = 0; i < golden["strings"]; ++i) {
+        std::string line;
+        for (int64_t n = random.randbelow(12); n > 0; --n) {
+          line += parts[static_cast<size_t>(random.randbelow(std::ssize(parts)))];
+        }
+        std::vector<int16_t> ids;
+        tokenizer.append_ids(line, ids);
+        for (size_t k = 0; k < ids.size(); ++k) text += concat(k > 0 ? " " : "", ids[k]);
+        text += "\n";
+      }
+      EXPECT_EQ(md5_of_text(text), list["md5"][block]) << config << ", block " << block;
+    }
+  }
+  EXPECT_EQ(golden["lists"].size(), 5u);
 }
 
 TEST(WordPieceTest, SpecialTokensInTheTextAreText) {

@@ -185,12 +185,20 @@ TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {
   const TempFolder folder;
   write_bytes(folder.path("a.txt"), "The cat. the caf\u00e9\n" + std::string(201, 'x') + " b");
   write_bytes(folder.path("b.txt"), "THE Caf\u00c9 b " + std::string(200, 'y'));
-  const auto words =
-      count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), 2, [](int64_t) {});
-  std::vector<std::string> found;
-  for (const WordCount& word : words) found.push_back(concat(word.word, ' ', word.count));
-  EXPECT_THAT(found,
-              ElementsAre("the 3", "b 2", "cafe 2", ". 1", "cat 1", std::string(200, 'y') + " 1"));
+  const auto count = [&](const TokenizerSettings& settings) {
+    std::vector<std::string> found;
+    for (const WordCount& word :
+         count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), settings, 2,
+                     [](int64_t) {})) {
+      found.push_back(concat(word.word, ' ', word.count));
+    }
+    return found;
+  };
+  const std::string longest = std::string(200, 'y') + " 1";
+  EXPECT_THAT(count({}), ElementsAre("the 3", "b 2", "cafe 2", ". 1", "cat 1", longest));
+  EXPECT_THAT(count({.do_lower_case = false, .strip_accents = false}),
+              ElementsAre("b 2", ". 1", "Caf\u00c9 1", "THE 1", "The 1", "caf\u00e9 1", "cat 1",
+                          "the 1", longest));
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bertha {
+
+/// What BERT's basic tokenizer does to text, under the names that transformers uses.
+struct TokenizerSettings {
+  bool do_lower_case = true;
+  bool strip_accents = true;  // where a file states null or nothing: the same as do_lower_case
+  bool tokenize_chinese_chars = true;
+
+  bool operator==(const TokenizerSettings&) const = default;
+};
+
+/// "do_lower_case: true, strip_accents: true, tokenize_chinese_chars: true".
+std::string to_text(const TokenizerSettings& settings);
+
+/// tokenizer_config.json of a folder, or the one beside a file, whether or not it exists.
+std::string tokenizer_config_path(const std::string& folder_or_file);
+
+/// What this file states; the defaults, which are those of transformers, where there is no file or
+/// no such field. Error(kData) naming the file and the field.
+TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file);
+
+/// The text of such a file, for a model of at most max_tokens tokens.
+std::string tokenizer_config(const TokenizerSettings& settings, int64_t max_tokens);
+
+}  // namespace bertha

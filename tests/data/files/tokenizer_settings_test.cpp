@@ -1,0 +1,55 @@
+#include "data/files/tokenizer_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/error_of.h"
+#include "tests/support/temp_folder.h"
+
+namespace bertha {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr TokenizerSettings kCased{.do_lower_case = false, .strip_accents = false};
+
+TEST(TokenizerSettings, AreThoseOfTheFolderWithTheDefaultsOfTransformers) {
+  const TempFolder folder;
+  const std::string vocab = folder.path("vocab.txt");
+  EXPECT_EQ(tokenizer_config_path(vocab), folder.path("tokenizer_config.json"));
+  EXPECT_EQ(read_tokenizer_settings(vocab), TokenizerSettings()) << "no file";
+  const auto read = [&](const std::string& text) {
+    folder.write("tokenizer_config.json", text);
+    EXPECT_EQ(read_tokenizer_settings(folder.path()), read_tokenizer_settings(vocab));
+    return read_tokenizer_settings(vocab);
+  };
+  EXPECT_EQ(read(R"({"tokenizer_class": "BertTokenizer"})"), TokenizerSettings());
+  EXPECT_EQ(read(R"({"do_lower_case": false})"), kCased);
+  EXPECT_EQ(read(R"({"strip_accents": null, "do_lower_case": false})"), kCased);
+  EXPECT_EQ(read(R"({"strip_accents": null})"), TokenizerSettings());
+  EXPECT_EQ(read(R"({"strip_accents": false})"), (TokenizerSettings{.strip_accents = false}));
+  EXPECT_EQ(read(R"({"do_lower_case": false, "strip_accents": true})"),
+            (TokenizerSettings{.do_lower_case = false}));
+  EXPECT_EQ(read(R"({"tokenize_chinese_chars": false})"),
+            (TokenizerSettings{.tokenize_chinese_chars = false}));
+  for (const TokenizerSettings& settings : {kCased, TokenizerSettings{.strip_accents = false}}) {
+    EXPECT_EQ(read(tokenizer_config(settings, 512)), settings);
+  }
+}
+
+TEST(TokenizerSettings, WhatIsNoSettingIsRefusedByFileAndField) {
+  const TempFolder folder;
+  for (const auto& [text, what] :
+       {std::pair(R"({"do_lower_case": "no"})", "field do_lower_case"),
+        std::pair(R"({"do_lower_case": null})", "want true or false"),
+        std::pair(R"({"strip_accents": 1})", "field strip_accents"),
+        std::pair("[]", "want an object"), std::pair("{", "not valid JSON")}) {
+    folder.write("tokenizer_config.json", text);
+    EXPECT_THAT(error_of([&] { read_tokenizer_settings(folder.path()); }),
+                AllOf(HasSubstr(folder.path("tokenizer_config.json")), HasSubstr(what)));
+  }
+}
+
+}  // namespace
+}  // namespace bertha
