@@ -6,6 +6,7 @@
 
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "data/files/tokenizer_settings.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -47,9 +48,13 @@ void write_common_files(const std::string& partial, const TrainingState& state,
   write_weight_file(partial + "/" + kWeights, parts);
   write_new_file(partial + "/config.json", hugging_face_config(parts.config->model));
   write_new_file(partial + "/" + kState, to_json(state));
-  if (!parts.config->data.vocab.empty()) {
-    write_new_file(partial + "/vocab.txt", read_text_file(parts.config->data.vocab));
-  }
+  const std::string& vocab = parts.config->data.vocab;
+  if (vocab.empty()) return;
+  write_new_file(partial + "/vocab.txt", read_text_file(vocab));
+  const TokenizerSettings tokenizer = read_tokenizer_settings(vocab);
+  if (tokenizer == TokenizerSettings()) return;  // what a folder without the file means
+  write_new_file(tokenizer_config_path(partial),
+                 tokenizer_config(tokenizer, parts.config->model.max_positions));
 }
 
 }  // namespace

@@ -72,11 +72,11 @@ struct CheckpointParts {
   const Config* config = nullptr;
 };
 
-/// Writes <folder>/step_%08d/ with model.safetensors, config.json, vocab.txt (Hugging Face names
-/// and layout), optimizer-%05d-of-%05d.safetensors (one per shard), state.json, and DONE as the
-/// last file; built under a temporary name, synced, renamed. Then removes the complete ones that
-/// checkpoint.keep, keep_every_steps and keep_best do not keep, and with the last points
-/// <folder>/best to the best. All ranks call it. Returns the path.
+/// Writes <folder>/step_%08d/ with model.safetensors, config.json, vocab.txt, tokenizer_config.json
+/// unless it is the default (names and layout of Hugging Face), optimizer-%05d-of-%05d.safetensors
+/// (one per shard), state.json, and DONE as the last file; built under a temporary name, renamed.
+/// Then removes the complete ones that checkpoint.keep, keep_every_steps and keep_best do not keep,
+/// and with the last points <folder>/best to the best. All ranks call it. Returns the path.
 ///
 /// Errors    on all ranks, and earlier checkpoints stay: Error(kData) (full disk, no permission),
 ///           Error(kNumeric) where a weight or a moment is not finite.

@@ -49,13 +49,6 @@ std::vector<NamedRows> names_of(const WeightFolder& folder, ModelHeads heads) {
   return names;
 }
 
-std::string tokenizer_config(const ModelConfig& model) {
-  const nlohmann::json json = {{"do_lower_case", true},
-                               {"model_max_length", model.max_positions},
-                               {"tokenizer_class", "BertTokenizer"}};
-  return json.dump(2) + "\n";
-}
-
 int64_t check_values(const WeightPlace& place) {
   const std::unique_ptr<WeightSource> source = open_weights(place);
   int64_t elements = 0;
@@ -110,6 +103,8 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
   const fs::path beside = fs::path(place.folder) / kVocab;
   if (folder.vocab.empty() && fs::exists(beside)) folder.vocab = beside.string();
   if (!folder.vocab.empty()) check_vocab(folder.vocab, folder.model.vocab_size);
+  const bool has_own = !folder.vocab.empty() && fs::exists(tokenizer_config_path(folder.vocab));
+  folder.tokenizer = read_tokenizer_settings(has_own ? folder.vocab : place.folder);
   return folder;
 }
 
@@ -122,7 +117,8 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
   try {
     write_weight_file(partial + "/model.safetensors", names_of(folder, heads), folder.flat.data());
     write_new_file(partial + "/config.json", hugging_face_config(folder.model, heads));
-    write_new_file(partial + "/tokenizer_config.json", tokenizer_config(folder.model));
+    write_new_file(partial + "/tokenizer_config.json",
+                   tokenizer_config(folder.tokenizer, folder.model.max_positions));
     if (!folder.vocab.empty()) {
       write_new_file(partial + "/" + kVocab, read_text_file(folder.vocab));
     }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/tokenizer_settings.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/stated_model.h"
 
@@ -14,7 +15,8 @@ struct WeightFolder {
   ParamTable table;
   std::vector<float> flat;  // [table.elements]
   std::string vocab;        // vocab.txt to copy; "" = none
-  LoadedWeights loaded;     // which parts are fresh, and messages for the user
+  TokenizerSettings tokenizer = {};
+  LoadedWeights loaded;  // which parts are fresh, and messages for the user
 };
 
 /// What to read, and what the reader knows that the files do not say.
@@ -25,7 +27,8 @@ struct FolderRequest {
   std::string gelu;          // tanh or erf; "" = as stated
 };
 
-/// Reads weights with all that a folder of them needs.
+/// Reads weights with all that a folder of them needs. The tokenizer's settings are those beside
+/// `vocab`, where a file states them there, or else those beside the weights.
 ///
 /// Errors    Error(kData) as load_weights(); no file that states the shape of the model; a
 ///           vocabulary of more entries than the model has rows.

@@ -37,6 +37,7 @@ int run_rewrite(RewriteOptions options) {
   const ModelConfig& m = folder.model;
   std::cout << options.output << ": " << m.layers << " layers, " << m.hidden << " wide, " << m.heads
             << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by " << m.gelu
+            << (folder.tokenizer.do_lower_case ? ", lower-cased" : ", cased")
             << (options.encoder_only ? ", without heads\n" : "\n");
   return 0;
 }
@@ -51,7 +52,8 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
   add_text(command, "--model-config", options.request.stated_model, "FILE",
            "config.json or bert_config.json (default: the one beside the weights)");
   add_text(command, "--vocab", options.request.vocab, "FILE",
-           "Vocabulary to copy (default: vocab.txt beside the weights)");
+           "Vocabulary to copy (default: vocab.txt beside the weights); tokenizer_config.json "
+           "beside it or beside the weights states whether the model is cased");
   add_word(command, "--gelu", options.request.gelu, {"tanh", "erf"},
            "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
   add_word(command, "--missing-heads", options.missing_heads, {"refuse", "fresh"},

@@ -9,6 +9,7 @@
 #include "harness/comm/binding.h"
 #include "harness/train/pinned_pool.h"
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -49,7 +50,7 @@ TextModel::TextModel(const TextModelOptions& options, const std::string& command
       batch_memory_(make_pinned_pool(*backend_.device)),
       folder_(folder_for(options.request)),
       vocabulary_(Vocabulary::load(folder_.vocab)),
-      tokenizer_(vocabulary_),
+      tokenizer_(vocabulary_, folder_.tokenizer),
       bert_(
           folder_.model, folder_.table,
           {.tokens = folder_.model.max_positions, .seqs = 1, .masked = folder_.model.max_positions},
@@ -106,6 +107,16 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
   }
   for (size_t i = 0; i < line.ids.size(); ++i) {
     if (line.ids[i] == vocabulary_.special().mask) line.masked.push_back(static_cast<int16_t>(i));
+  }
+  const int64_t words =
+      std::ssize(line.ids) - std::ssize(line.masked) - (tab == std::string::npos ? 2 : 3);
+  const int64_t unknown = std::ranges::count(line.ids, vocabulary_.special().unknown);
+  if (unknown > words / 2 && !std::exchange(has_warned_, true)) {
+    log_line(LogLevel::kWarning,
+             concat(place, ": ", unknown, " of ", words, " tokens are [UNK] in ", folder_.vocab,
+                    ", with ", to_text(folder_.tokenizer),
+                    "; a cased model states do_lower_case false in ",
+                    tokenizer_config_path(folder_.vocab)));
   }
   return line;
 }

@@ -71,6 +71,7 @@ class TextModel {
   WeightFolder folder_;
   Vocabulary vocabulary_;
   WordPieceTokenizer tokenizer_;
+  bool has_warned_ = false;
   Buffer weights_;  // io [table.elements]
   Bert bert_;
 };

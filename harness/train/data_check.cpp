@@ -8,10 +8,12 @@
 
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"
+#include "data/files/tokenizer_settings.h"
 #include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/format/shard_names.h"
 #include "data/pipeline/synthetic_steps.h"
+#include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -37,6 +39,22 @@ void check_vocabulary(const Config& config) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");
   }
+}
+
+/// Compares the tokenizer settings that `file` states ("" = unknown) with those beside a vocabulary
+/// or model: text that was tokenized otherwise has other ids.
+void check_tokenizer(const std::string& file, const std::string& settings,
+                     const std::string& folder_or_file) {
+  const bool named = !folder_or_file.empty();
+  const std::string found =
+      to_text(named ? read_tokenizer_settings(folder_or_file) : TokenizerSettings());
+  if (settings.empty() || settings == found) return;
+  std::string other =
+      named ? tokenizer_config_path(folder_or_file) : "data.vocab, which is not set,";
+  if (named && !fs::exists(other)) other += ", which is missing,";
+  fail(ExitCode::kData, file, ": states ", settings, ", and ", other, " means ", found,
+       "; make the shards with the vocabulary of the model (--vocab) and set data.vocab to it, or "
+       "correct tokenizer_config.json beside it where it is wrong.");
 }
 
 /// Ids of another vocabulary mean other words, and most of them are within the range of this one.
@@ -76,6 +94,7 @@ void check_shards(const Config& config, const std::string& data_path, size_t ran
   const std::optional<Manifest> manifest = find_manifest(data_path);
   if (!manifest) return;
   check_made_with(config, manifest_path(data_path), *manifest);
+  check_tokenizer(manifest_path(data_path), manifest->tokenizer(), config.data.vocab);
   std::map<std::string, const ManifestShard*> known;
   for (const ManifestShard& shard : manifest->shards) known[shard.name] = &shard;
 
@@ -136,11 +155,19 @@ void check_data(const Config& config, int rank, int num_ranks, bool opens_shards
   }
 }
 
-void check_eval_vocabulary(const Config& config) {
+void check_initial_tokenizer(const Config& config) {
+  if (config.data.synthetic || config.checkpoint.init.empty()) return;
+  const std::string folder = locate_weights(config.checkpoint.init).folder;
+  check_tokenizer(tokenizer_config_path(folder), to_text(read_tokenizer_settings(folder)),
+                  config.data.vocab);
+}
+
+void check_eval_vocabulary(const Config& config, const std::string& checkpoint_folder) {
   if (config.data.synthetic) return;
   if (!config.data.verify_manifest) return;
   if (const auto manifest = find_manifest(config.data.eval)) {
     check_made_with(config, manifest_path(config.data.eval), *manifest);
+    check_tokenizer(manifest_path(config.data.eval), manifest->tokenizer(), checkpoint_folder);
   }
 }
 

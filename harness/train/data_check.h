@@ -16,9 +16,9 @@ void check_eval_path(const Config& config);
 
 /// Compares what training is about to read with what is known of it: the shards of data.train and
 /// data.eval with the manifest.json beside them (names, bytes, counts; the hashes follow
-/// when a shard is read; the vocabulary that they were made with), when there is one and
-/// data.verify_manifest asks for it, and the length of data.vocab with model.vocab_size,
-/// which may be larger: a model may have rows that no entry uses.
+/// when a shard is read; the vocabulary and the tokenizer settings that they were made with), when
+/// there is one and data.verify_manifest asks for it, and data.vocab with model.vocab_size, which
+/// may be larger: a model may have rows that no entry uses.
 ///
 /// Each of `num_ranks` ranks opens its share of the shards; without `opens_shards` names and bytes
 /// alone are compared.
@@ -26,9 +26,13 @@ void check_eval_path(const Config& config);
 /// Errors    Error(kData) or Error(kUsage), of a shard on one rank alone.
 void check_data(const Config& config, int rank, int num_ranks, bool opens_shards = true);
 
-/// Compares model.vocab_size and data.vocab with the manifest beside data.eval, where there is one
-/// and data.verify_manifest asks for it.
-void check_eval_vocabulary(const Config& config);
+/// Compares the tokenizer settings beside checkpoint.init with those beside data.vocab, which
+/// checkpoints inherit. Error(kData) naming both files.
+void check_initial_tokenizer(const Config& config);
+
+/// Compares model.vocab_size, data.vocab and the tokenizer settings in `checkpoint_folder` with the
+/// manifest beside data.eval, where there is one and data.verify_manifest asks for it.
+void check_eval_vocabulary(const Config& config, const std::string& checkpoint_folder);
 
 /// What the manifest beside the shards says their files hash to; empty without a manifest, or when
 /// data.verify_manifest is off.

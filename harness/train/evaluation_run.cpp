@@ -85,8 +85,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   const auto watchdog = make_watchdog(world, config.train.hang_timeout_minutes * 60);
   RankBoard& board = world.board();
   check_eval_path(config);
-  locate_weights(checkpoint);
-  check_eval_vocabulary(config);
+  check_eval_vocabulary(config, locate_weights(checkpoint).folder);
   Config eval_config = config;
   eval_config.checkpoint.init = checkpoint;
   // Buffers for evaluation batches only.

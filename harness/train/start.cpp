@@ -113,6 +113,7 @@ void read_data(TrainingRun& run) {
   OpenPipeline open;
   on_all_ranks(world, [&] {
     check_data(run.config, world.rank(), world.size());
+    if (world.rank() == 0 && run.resumed_step < 0) check_initial_tokenizer(run.config);
     run.eval_batches =
         read_eval_batches(run.config, world.rank(), world.size(), run.session->batch_memory);
     open = plan_batches(run);
