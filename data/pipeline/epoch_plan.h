@@ -44,10 +44,13 @@ std::unique_ptr<SampleWindows> make_windowed_order(WindowedOrder options);
 
 /// The order of SampleOrder::kPublished, which is that of one rank and depends on the number of
 /// ranks: in each epoch the shards are shuffled as Python's random.Random(seed of the epoch) does;
-/// in round f = 0 .. F - 1 rank r takes shard (f * W + r) mod F of that list, shuffles its samples
-/// and drops the last ones that do not fill `batch_seqs`. One epoch is F rounds, as in the
-/// published programs. The seeds of the epochs come from random.Random(seed) after W worker seeds.
-/// The shuffle inside a shard is our own (theirs is PyTorch's).
+/// in round f = 0 .. F - 1 rank r takes shard (f * W + r) mod F of that list, and for W > F shard
+/// (f * (W + W mod F) + r) mod F; it shuffles its samples and drops the last ones that do not fill
+/// `batch_seqs`. The seeds of the epochs come from random.Random(seed) after W worker seeds.
+///
+/// Unlike    the published run_pretraining.py, which shuffles the samples of a shard with PyTorch,
+///           ends each epoch before round F - 1, and leaves out the first of the epochs' seeds.
+/// Source    NVIDIA's run_pretraining.py of MLPerf Training 1.0 to 2.1.
 struct PublishedOrder {
   uint64_t seed = 0;
   std::vector<int64_t> shard_seqs;  // at least one shard of batch_seqs samples or more

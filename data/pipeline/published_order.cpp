@@ -49,8 +49,10 @@ class PublishedWindows final : public SampleWindows {
  private:
   int64_t num_shards() const { return static_cast<int64_t>(places_.size()); }
   int64_t shard_of_round() const {
-    return places_[static_cast<size_t>((round_ * options_.num_ranks + options_.rank) %
-                                       num_shards())];
+    const int64_t ranks = options_.num_ranks;
+    // As published: with more ranks than shards the rounds lie further apart.
+    const int64_t step = ranks > num_shards() ? ranks + ranks % num_shards() : ranks;
+    return places_[static_cast<size_t>((round_ * step + options_.rank) % num_shards())];
   }
   int64_t used_seqs(int64_t shard) const {
     const int64_t seqs = options_.shard_seqs[static_cast<size_t>(shard)];

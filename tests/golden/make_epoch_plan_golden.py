@@ -44,20 +44,26 @@ def windowed(seed, sizes, window, epoch):
     return order
 
 
-def published(seed, sizes, rank, ranks, batch, epochs):
+def published_shards(seed, num_shards, rank, ranks, epochs):
+    """Epoch, round and shard; the index as NVIDIA's run_pretraining.py computes it."""
     master = random.Random(seed)
     for _ in range(ranks):
         master.randint(0, 2**32 - 1)
-    order = []
     for epoch in range(epochs):
-        files = list(range(len(sizes)))
+        files = list(range(num_shards))
         random.Random(master.randint(0, 2**32 - 1)).shuffle(files)
-        for f in range(len(files)):
-            shard = files[(f * ranks + rank) % len(files)]
-            rows = list(range(sizes[shard]))
-            key = (key_of("PUBLSH01", seed) + rank * 0x9E3779B97F4A7C15) & MASK64
-            shuffle(rows, key, epoch, f)
-            order += [(shard, row) for row in rows[:len(rows) // batch * batch]]
+        remainder = ranks % num_shards if ranks > num_shards else 0
+        for f in range(num_shards):
+            yield epoch, f, files[(f * ranks + rank + remainder * f) % num_shards]
+
+
+def published(seed, sizes, rank, ranks, batch, epochs):
+    order = []
+    for epoch, f, shard in published_shards(seed, len(sizes), rank, ranks, epochs):
+        rows = list(range(sizes[shard]))
+        key = (key_of("PUBLSH01", seed) + rank * 0x9E3779B97F4A7C15) & MASK64
+        shuffle(rows, key, epoch, f)
+        order += [(shard, row) for row in rows[:len(rows) // batch * batch]]
     return order
 
 
@@ -68,3 +74,8 @@ def show(name, order):
 show("windowed epoch 0:", windowed(11, [3, 0, 4, 2, 5], 2, 0))
 show("windowed epoch 3:", windowed(11, [3, 0, 4, 2, 5], 2, 3))
 show("published rank 1 of 2:", published(11, [3, 0, 4, 2, 5], 1, 2, 2, 2))
+for num_shards in (2, 3, 5):
+    for ranks in (1, 3, 4, 5, 7, 8, 13):
+        columns = [published_shards(11, num_shards, rank, ranks, 1) for rank in range(ranks)]
+        rounds = zip(*([str(shard) for _, _, shard in column] for column in columns))
+        print('{%d, %d, "%s"},' % (num_shards, ranks, " ".join(map("".join, rounds))))

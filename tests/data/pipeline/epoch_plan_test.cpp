@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,56 @@ TEST(PublishedOrder, EqualsThePythonTranscription) {
                                    {4, 0}, {4, 3}, {3, 1}, {3, 0}, {3, 0}, {3, 1}, {4, 1}, {4, 2},
                                    {4, 0}, {4, 3}, {2, 3}, {2, 2}, {2, 1}, {2, 0}, {0, 2}, {0, 1}};
   EXPECT_EQ(take(*make_published_order(small_published(1, 0)), 24), rank_1);
+}
+
+// Known answers printed by tests/golden/make_epoch_plan_golden.py: a digit for each rank, a word
+// for each round.
+TEST(PublishedOrder, RanksTakeThePublishedShardsInEachRound) {
+  struct Case {
+    int64_t num_shards;
+    int num_ranks;
+    std::string shards;
+  };
+  const std::vector<Case> cases{
+      {2, 1, "0 1"},
+      {2, 3, "101 101"},
+      {2, 4, "1010 1010"},
+      {2, 5, "10101 10101"},
+      {2, 7, "0101010 0101010"},
+      {2, 8, "10101010 10101010"},
+      {2, 13, "0101010101010 0101010101010"},
+      {3, 1, "2 0 1"},
+      {3, 3, "120 120 120"},
+      {3, 4, "1021 2102 0210"},
+      {3, 5, "12012 20120 01201"},
+      {3, 7, "0120120 2012012 1201201"},
+      {3, 8, "21021021 10210210 02102102"},
+      {3, 13, "2012012012012 1201201201201 0120120120120"},
+      {5, 1, "1 2 4 0 3"},
+      {5, 3, "230 412 304 123 041"},
+      {5, 4, "2341 0234 1023 4102 3410"},
+      {5, 5, "42310 42310 42310 42310 42310"},
+      {5, 7, "3140231 2314023 0231402 4023140 1402314"},
+      {5, 8, "12430124 24301243 43012430 30124301 01243012"},
+      {5, 13, "1340213402134 3402134021340 4021340213402 0213402134021 2134021340213"},
+  };
+  for (const Case& example : cases) {
+    std::string found;
+    for (int64_t round = 0; round < example.num_shards; ++round) {
+      if (round > 0) found += ' ';
+      for (int rank = 0; rank < example.num_ranks; ++rank) {
+        const auto shards = static_cast<size_t>(example.num_shards);
+        const auto windows = make_published_order({.seed = 11,
+                                                   .shard_seqs = std::vector<int64_t>(shards, 2),
+                                                   .rank = rank,
+                                                   .num_ranks = example.num_ranks,
+                                                   .batch_seqs = 2,
+                                                   .first_position = 2 * round});
+        found += std::to_string(windows->next().shards.at(0));
+      }
+    }
+    EXPECT_EQ(found, example.shards) << example.num_shards << " shards, " << example.num_ranks;
+  }
 }
 
 TEST(WindowedOrder, EveryEpochHoldsEverySampleOnceInsideItsWindow) {
