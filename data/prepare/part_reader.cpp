@@ -14,7 +14,6 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kReportBytes = int64_t{1} << 20;
-constexpr int64_t kProbedBytes = 8000;  // a zero byte among these makes a file binary, as for git
 
 void close_document(Documents& documents) {
   if (documents.num_sentences() > documents.document_offsets.back()) {
@@ -55,7 +54,6 @@ std::optional<std::string_view> LineReader::next() {
     return std::nullopt;
   }
   tell(kReportBytes);
-  const bool is_probed = bytes_read_ < kProbedBytes;
   bytes_read_ += file_.gcount();
   ++line_number_;
   if (file_.fail()) {
@@ -65,9 +63,10 @@ std::optional<std::string_view> LineReader::next() {
   }
   const int64_t line_bytes = file_.gcount() - (file_.eof() ? 0 : 1);
   const std::string_view line(line_.data(), static_cast<size_t>(line_bytes));
-  if (const size_t at = line.find('\0'); is_probed && at != std::string_view::npos) {
+  if (const size_t at = line.find('\0'); at != std::string_view::npos) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", at + 1,
-         ": a zero byte, so the file is binary or UTF-16; give text in UTF-8");
+         ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the zero "
+         "bytes (tr -d '\\000')");
   }
   if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,

@@ -19,7 +19,8 @@ inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 /// TensorFlow's readline leaves out wherever it stands; other line ends do not count.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, invalid
-///           UTF-8, a zero byte near the beginning, a line of more than kMostLineBytes.
+///           UTF-8, a zero byte (the published code removes it), a line of more than
+///           kMostLineBytes.
 class LineReader {
  public:
   /// `on_bytes` hears now and then, and at the end, how many bytes were read since it last heard.
