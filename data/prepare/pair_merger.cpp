@@ -6,27 +6,22 @@
 namespace bertha {
 
 void PairMerger::add_word(std::vector<int32_t> symbols, int64_t count) {
+  const auto index = static_cast<int32_t>(words_.size());
   words_.push_back(Word{.symbols = std::move(symbols), .count = count});
-}
-
-void PairMerger::start() {
-  for (size_t i = 0; i < words_.size(); ++i) {
-    const std::vector<int32_t>& symbols = words_[i].symbols;
-    for (size_t at = 0; at + 1 < symbols.size(); ++at) {
-      gain(symbols[at], symbols[at + 1], static_cast<int32_t>(i));
-    }
-  }
-  push_gained();
+  const std::vector<int32_t>& added = words_.back().symbols;
+  for (size_t at = 0; at + 1 < added.size(); ++at) gain(added[at], added[at + 1], index);
 }
 
 std::optional<PairMerger::Pair> PairMerger::most_frequent(int64_t least_count) {
+  push_gained();
   while (!candidates_.empty()) {
     const Candidate best = candidates_.top();
     const auto found = pairs_.find(best.key);
     const int64_t count = found == pairs_.end() ? 0 : found->second.count;
     if (count == best.count && count >= least_count) {
       return Pair{.left = static_cast<int32_t>(best.key >> 32),
-                  .right = static_cast<int32_t>(best.key & 0xffffffffu)};
+                  .right = static_cast<int32_t>(best.key & 0xffffffffu),
+                  .count = count};
     }
     candidates_.pop();
     if (count < best.count && count >= least_count) {
@@ -44,7 +39,6 @@ void PairMerger::merge(Pair pair, int32_t merged) {
   where.erase(std::unique(where.begin(), where.end()), where.end());
   for (const int32_t word_index : where) merge_in_word(word_index, pair, merged);
   pairs_.erase(key_of(pair.left, pair.right));
-  push_gained();
 }
 
 void PairMerger::merge_in_word(int32_t word_index, Pair pair, int32_t merged) {

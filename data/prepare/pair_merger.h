@@ -15,11 +15,11 @@ class PairMerger {
   struct Pair {
     int32_t left = 0;
     int32_t right = 0;
+    int64_t count = 0;
   };
 
+  /// At any time: pairs that were merged before are merged again in a new word.
   void add_word(std::vector<int32_t> symbols, int64_t count);
-  /// After the last add_word().
-  void start();
 
   /// The most frequent pair that occurs at least `least_count` times; of equal ones the pair with
   /// the smaller symbols. Nothing when there is none.

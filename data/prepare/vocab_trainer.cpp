@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -18,7 +19,8 @@ constexpr int64_t kFewestWordpieces = 128;
 constexpr int64_t kMostWordpieces = 32768;  // ids are int16
 constexpr int64_t kLeastPairCount = 2;      // a pair seen once teaches nothing
 constexpr int64_t kWordpiecesPerReport = 256;
-// Single characters: as many in proportion as the published vocabulary has, but enough for English.
+// Characters before the first pair: as many in proportion as the published vocabulary has, but
+// enough for English.
 constexpr int64_t kWordpiecesPerCharacter = 15;
 constexpr int64_t kFewestCharacters = 160;
 
@@ -84,8 +86,8 @@ class WordpieceTable {
   std::unordered_map<std::string, int32_t> ids_;
 };
 
-/// The `most` most frequent single-character wordpieces, in byte order, those inside words last.
-std::vector<std::string> frequent_characters(const std::vector<WordCount>& words, int64_t most) {
+/// The single-character wordpieces of the words, most frequent first, equals in byte order.
+std::vector<WordCount> ranked_characters(const std::vector<WordCount>& words) {
   std::unordered_map<std::string, int64_t> counts;
   for (const WordCount& word : words) {
     for (const std::string& wordpiece : character_wordpieces(word.word))
@@ -97,9 +99,13 @@ std::vector<std::string> frequent_characters(const std::vector<WordCount>& words
   std::ranges::sort(ranked, [](const WordCount& a, const WordCount& b) {
     return a.count != b.count ? a.count > b.count : a.word < b.word;
   });
-  ranked.resize(static_cast<size_t>(std::min(most, static_cast<int64_t>(ranked.size()))));
+  return ranked;
+}
+
+/// Characters in byte order, those inside words last.
+std::vector<std::string> in_byte_order(std::span<const WordCount> characters) {
   std::vector<std::string> wordpieces;
-  for (WordCount& entry : ranked) wordpieces.push_back(std::move(entry.word));
+  for (const WordCount& entry : characters) wordpieces.push_back(entry.word);
   const auto is_inside = [](const std::string& wordpiece) { return wordpiece.starts_with("##"); };
   std::ranges::sort(wordpieces, [&](const std::string& a, const std::string& b) {
     return is_inside(a) != is_inside(b) ? is_inside(b) : a < b;
@@ -107,20 +113,30 @@ std::vector<std::string> frequent_characters(const std::vector<WordCount>& words
   return wordpieces;
 }
 
-/// The words whose characters are all among the wordpieces.
-PairMerger spelled_words(const std::vector<WordCount>& words, const WordpieceTable& table) {
-  PairMerger merger;
-  for (const WordCount& word : words) {
+/// Gives words to a merger, each as soon as all of its characters are wordpieces.
+class WordSpeller {
+ public:
+  WordSpeller(const WordpieceTable& table, PairMerger& merger) : table_(table), merger_(merger) {}
+
+  /// The word must outlive the speller.
+  void add(const WordCount& word) {
     std::vector<int32_t> symbols;
     for (const std::string& wordpiece : character_wordpieces(word.word)) {
-      symbols.push_back(table.find(wordpiece));
+      symbols.push_back(table_.find(wordpiece));
+      if (symbols.back() < 0) return waiting_[wordpiece].push_back(&word);
     }
-    const bool is_spelled = std::ranges::find(symbols, -1) == symbols.end();
-    if (is_spelled && symbols.size() > 1) merger.add_word(std::move(symbols), word.count);
+    if (symbols.size() > 1) merger_.add_word(std::move(symbols), word.count);
   }
-  merger.start();
-  return merger;
-}
+  void on_new_character(const std::string& wordpiece) {
+    for (const WordCount* word : std::exchange(waiting_[wordpiece], {})) add(*word);
+  }
+
+ private:
+  const WordpieceTable& table_;
+  PairMerger& merger_;
+  // By the first of their characters that is no wordpiece.
+  std::unordered_map<std::string, std::vector<const WordCount*>> waiting_;
+};
 
 }  // namespace
 
@@ -144,20 +160,30 @@ std::vector<std::string> train_wordpieces(
     const std::function<void(int64_t wordpieces)>& on_wordpieces) {
   WordpieceTable table(special_wordpieces(num_wordpieces));
   const int64_t num_special = table.size();
-  const int64_t most_characters =
+  const int64_t first_characters =
       std::min((num_wordpieces - table.size()) / 2,
                std::max(kFewestCharacters, num_wordpieces / kWordpiecesPerCharacter));
-  for (const std::string& wordpiece : frequent_characters(words, most_characters))
+  const std::vector<WordCount> characters = ranked_characters(words);
+  size_t next = std::min(characters.size(), static_cast<size_t>(first_characters));
+  for (const std::string& wordpiece : in_byte_order(std::span(characters).first(next)))
     table.add(wordpiece);
-  PairMerger merger = spelled_words(words, table);
+  PairMerger merger;
+  WordSpeller speller(table, merger);
+  for (const WordCount& word : words) speller.add(word);
   while (table.size() < num_wordpieces) {
     const std::optional<PairMerger::Pair> pair = merger.most_frequent(kLeastPairCount);
-    if (!pair) {
+    const bool has_character = next < characters.size();
+    if (has_character && (!pair || characters[next].count >= pair->count)) {
+      const std::string& character = characters[next++].word;
+      table.add(character);
+      speller.on_new_character(character);
+    } else if (pair) {
+      merger.merge(*pair,
+                   table.add(table.wordpiece(pair->left) + table.wordpiece(pair->right).substr(2)));
+    } else {
       fail(ExitCode::kData, "the text gives ", table.size(), " wordpieces, want ", num_wordpieces,
            "; ", advice_for(table.size() - num_special, num_wordpieces));
     }
-    merger.merge(*pair,
-                 table.add(table.wordpiece(pair->left) + table.wordpiece(pair->right).substr(2)));
     if (table.size() % kWordpiecesPerReport == 0) on_wordpieces(table.size());
   }
   return table.take();

@@ -25,8 +25,10 @@ struct VocabOptions {
 std::vector<std::string> special_wordpieces(int64_t num_wordpieces);
 
 /// Wordpieces of the words: the special ones; the most frequent single characters (num_wordpieces /
-/// 15 of them, at least 160, at most half of the rest); then, one by one, the most frequent pair of
-/// neighbouring wordpieces joined, of equal ones that with the older wordpieces.
+/// 15 of them, at least 160, at most half of the rest); then, one by one, whichever is more
+/// frequent: the next character, or the most frequent pair of neighbouring wordpieces joined, of
+/// equal ones that with the older wordpieces. So a language of many characters, whose ideographs
+/// are words of their own and never join, gets as many of them as the size allows.
 ///
 /// Exact     a function of the words.
 /// Errors    those of special_wordpieces; Error(kData): the words do not give that many wordpieces

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <random>
+#include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "data/prepare/pair_merger.h"
+#include "data/prepare/part_reader.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
 #include "kernels/base/error.h"
@@ -93,7 +97,6 @@ TEST(PairMergerTest, MergesWhatCountingAnewWouldMerge) {
       words.emplace_back(symbols, count);
       merger.add_word(symbols, count);
     }
-    merger.start();
     PlainMerger plain(words);
     for (int32_t merged = 10; merged < 150; ++merged) {
       const auto [wanted, count] = plain.most_frequent();
@@ -118,6 +121,56 @@ TEST(TrainWordpiecesTest, JoinsTheMostFrequentNeighbours) {
   // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
   EXPECT_THAT(error_of([&] { train_wordpieces(words, 128, [](int64_t) {}); }),
               HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces, want 128; give more text")));
+}
+
+TEST(TrainWordpiecesTest, WordsOfLateCharactersAreJoinedToo) {
+  std::vector<WordCount> words{{"kq", 50}, {"z", 1}};
+  for (char last = 0; last < 100; ++last) {
+    for (const char* first : {"\xe4\xb8", "\xe4\xb9", "\xe4\xba"}) {
+      words.push_back(
+          {concat(first, static_cast<char>(0x80 + last % 64), last < 64 ? "" : "x"), 100});
+    }
+  }
+  // 400 wordpieces: 18 special and unused ones; 192 ideographs, ##x, k, ##q and z; 108 words with
+  // ##x, and kq.
+  EXPECT_THAT(error_of([&] { train_wordpieces(words, 400, [](int64_t) {}); }),
+              HasSubstr(concat("gives ", 18 + 192 + 4 + 108 + 1, " wordpieces, want 400")));
+}
+
+// chinese_vocab.txt is what Hugging Face's tokenizers trains: tests/golden/make_chinese_golden.py.
+TEST(TrainVocabularyTest, GetsTheWordpiecesOfChineseThatHuggingFaceGets) {
+  const std::string text = golden_path("../chinese.txt");
+  const auto train = [&](int64_t size) {
+    return Vocabulary(
+        train_vocabulary({.inputs = {text}, .num_wordpieces = size, .workers = 1}, {}), "ours");
+  };
+  const auto count_unknown = [&](const Vocabulary& vocabulary) {
+    WordPieceTokenizer tokenizer(vocabulary);
+    const Documents documents =
+        read_documents(text, TextForm::kSentencePerLine, tokenizer, [](int64_t) {});
+    return std::ranges::count(documents.token_ids, vocabulary.special().unknown);
+  };
+  const auto characters_of = [](const Vocabulary& vocabulary) {
+    std::set<std::string> characters;
+    for (int64_t id = 0; id < vocabulary.size(); ++id) {
+      const std::string& wordpiece = vocabulary.wordpiece(id);
+      if (static_cast<unsigned char>(wordpiece.front()) >= 0x80) characters.insert(wordpiece);
+    }
+    return characters;
+  };
+  std::istringstream golden(bytes_of(golden_path("../chinese_vocab.txt")));
+  using Word = std::istream_iterator<std::string>;
+  const Vocabulary theirs(std::vector<std::string>(Word(golden), Word()), "theirs");
+  // 404 characters of Chinese; theirs holds each Latin letter twice, ours where it occurs.
+  const Vocabulary ours = train(461);
+  EXPECT_EQ(characters_of(ours), characters_of(theirs));
+  EXPECT_EQ(characters_of(ours).size(), 404u);
+  EXPECT_EQ(count_unknown(ours), 0);
+  EXPECT_EQ(count_unknown(theirs), 0);
+  EXPECT_THAT(error_of([&] { train(462); }), HasSubstr("ask for a vocabulary of at most 461 "));
+  // If not all fit, the rarest are left out, which occur at most three times in the mean.
+  const Vocabulary small = train(300);
+  EXPECT_LE(count_unknown(small), 3 * (404 - std::ssize(characters_of(small))));
 }
 
 std::vector<std::string> train_on_golden_text(int64_t num_wordpieces, int workers) {
