@@ -68,8 +68,13 @@ std::string summary_text(const RunSummary& summary) {
                             : "none");
   text += row("reached", accuracy_text(summary.accuracy) + verdict(summary));
   if (summary.baseline_accuracy) {
+    const bool covers_target =
+        summary.target_accuracy > 0 && summary.target_accuracy <= *summary.baseline_accuracy;
     text += row("baseline",
-                fixed_text(*summary.baseline_accuracy, 4) + "  (always the most frequent token)");
+                fixed_text(*summary.baseline_accuracy, 4) + "  (always the most frequent token)" +
+                    (covers_target ? "; the target is not above it, so reaching it shows nothing; "
+                                     "set train.target_accuracy higher"
+                                   : ""));
   }
   text += row("steps", grouped_text(summary.steps));
   text += row("samples", grouped_text(summary.samples));

@@ -187,6 +187,19 @@ TEST(Summary, NamesTargetResultSpeedAndPlaces) {
             "runs/x/ckpt/step_00001200\n");
 }
 
+TEST(Summary, SaysWhereAConstantAnswerReachesTheTarget) {
+  const std::string shown = "(always the most frequent token); the target is not above it";
+  RunSummary run = summary();
+  for (const double target : {0.05, 0.0625}) {
+    run.target_accuracy = target;
+    EXPECT_THAT(summary_text(run), HasSubstr(shown)) << target;
+  }
+  for (const double target : {0.0626, 0.0}) {
+    run.target_accuracy = target;
+    EXPECT_THAT(summary_text(run), Not(HasSubstr(shown))) << target;
+  }
+}
+
 TEST(Summary, TellsOfTheEnergyWhereItIsKnown) {
   EXPECT_THAT(summary_text(summary()), Not(HasSubstr("energy")));
   RunSummary run = summary();
