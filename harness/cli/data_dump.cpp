@@ -15,7 +15,8 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
       {.name = "dump-batches",
        .description = "Writes the first batches that a run would train on, and the weights it "
                       "would begin with, as safetensors: for another program to train on the "
-                      "same.",
+                      "same. Runs as one process; with data.order published the batches are those "
+                      "of a run on one rank.",
        .examples = {"bertha data dump-batches --config my.yaml --steps 300 --weights --output dump",
                     "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
                     "python3 tests/comparisons/torch_curve.py dump --output runs/torch"}});

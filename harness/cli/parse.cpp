@@ -173,7 +173,11 @@ Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
          " --help");
   }
   refuse_empty_paths(last);
-  return {.command = without_program(last.name), .chosen = chosen_, .text = std::nullopt};
+  const CLI::Option* const output = last.command->get_option_no_throw("--output");
+  return {.command = without_program(last.name),
+          .chosen = chosen_,
+          .text = std::nullopt,
+          .writes_output = output != nullptr && output->count() > 0};
 }
 
 }  // namespace bertha

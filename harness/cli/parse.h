@@ -13,6 +13,7 @@ struct Parsed {
   std::string command;  // "data verify"
   Chosen chosen;
   std::optional<std::string> text;  // for standard output, then success
+  bool writes_output = false;       // --output is given
 };
 
 /// The whole command line of the program.

@@ -1,5 +1,6 @@
 #include "harness/cli/run_command.h"
 
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -7,6 +8,7 @@
 #include "harness/cli/log_sink.h"
 #include "harness/cli/parse.h"
 #include "harness/cli/progress_line.h"
+#include "harness/comm/launcher.h"
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/rank_name.h"
 #include "harness/train/signals.h"
@@ -90,6 +92,7 @@ int run_bertha(const std::vector<std::string>& arguments) {
     if (trains) watch_signals();  // again: MPI loads libraries that replace the handlers
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);
+    if (!world && parsed.writes_output) check_single_process(std::getenv, parsed.command);
     code = run_parsed(parsed, context);
     if (std::cout.flush() || code != 0) return;  // a code that says why training ended says more
     if (!trains) fail(ExitCode::kData, "standard output cannot be written");

@@ -63,6 +63,15 @@ void check_srun_task(const EnvironmentLookup& lookup) {
        "start with mpirun");
 }
 
+void check_single_process(const EnvironmentLookup& lookup, const std::string& command) {
+  if (!has_mpi_launcher(lookup)) return;
+  const std::optional<LauncherClaim> claim = find_launcher(lookup);
+  if (!claim || claim->ranks == 1) return;
+  fail(ExitCode::kEnvironment, command, ": ", claim->variable, "=", claim->ranks,
+       ", want one process, because all of them would write the same files; start it without "
+       "mpirun or srun");
+}
+
 void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks) {
   if (!claim || claim->ranks == world_ranks) return;
   const char* remedy = "";

@@ -29,6 +29,10 @@ void check_srun_task(const EnvironmentLookup& lookup);
 /// Whether a launcher gave MPI a way to other ranks. To be called before MPI starts.
 bool has_mpi_launcher(const EnvironmentLookup& lookup);
 
+/// Error(kEnvironment) when a launcher started several processes of a command that does not run on
+/// ranks: they would all write the same files.
+void check_single_process(const EnvironmentLookup& lookup, const std::string& command);
+
 /// Error(kEnvironment) when the claim differs from the world's size: otherwise N processes would
 /// each train alone, all of them as rank 0.
 void check_launcher(const std::optional<LauncherClaim>& claim, int world_ranks);

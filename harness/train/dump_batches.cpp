@@ -85,6 +85,12 @@ void dump_batches(const Config& config, const DumpOptions& options) {
     fail(ExitCode::kUsage, "--steps is ", options.steps, ", but train.max_steps is ",
          config.train.max_steps, ": the run has no more batches; set train.max_steps higher.");
   }
+  if (config.data.order == "published") {
+    log_line(
+        LogLevel::kWarning,
+        "data.order is published, so that batches depend on the number of ranks: these are the "
+        "batches of a run on one rank");
+  }
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
   check_data(config, 0, 1);

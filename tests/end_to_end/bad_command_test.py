@@ -75,6 +75,16 @@ class BadCommand(EndToEnd):
                    code=5, extra={"SLURM_NTASKS": "8"})
         self.assertFalse(folder.exists())
 
+    def test_several_processes_of_a_command_that_writes_files(self):
+        output, vocab = self.new_folder("dump"), self.scratch / "vocab_of_two"
+        for arguments in (["data", "dump-batches", *self.data.config(), "--output", output],
+                          ["data", "vocab", "--text", self.data.eval_text, "--size", 128,
+                           "--output", vocab]):
+            done = bertha(*arguments, ranks=2)
+            self.assertEqual(done.code, 5, done)
+            self.assertIn("OMPI_COMM_WORLD_SIZE=2, want one process", done.err)
+        self.assertFalse(output.exists() or vocab.exists())
+
     def test_a_gpu_that_is_not_there(self):
         folder = self.new_folder()
         hidden = {"CUDA_VISIBLE_DEVICES": ""}

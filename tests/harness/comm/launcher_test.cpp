@@ -74,6 +74,27 @@ TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
   EXPECT_NO_THROW(check({}));
 }
 
+TEST(Launcher, SeveralProcessesThatWouldWriteTheSameFilesAreRefused) {
+  const auto check = [](const Table& table) {
+    return error_of(
+        [&] {
+          check_single_process(
+              [&](const char* variable) -> const char* {
+                const auto found = table.find(variable);
+                return found == table.end() ? nullptr : found->second.c_str();
+              },
+              "data vocab");
+        },
+        ExitCode::kEnvironment);
+  };
+  EXPECT_THAT(check({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
+              ::testing::HasSubstr("data vocab: OMPI_COMM_WORLD_SIZE=2, want one process"));
+  EXPECT_THAT(check({{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}),
+              ::testing::HasSubstr("SLURM_NTASKS=8"));
+  EXPECT_EQ(check({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), "no error");
+  EXPECT_EQ(check({{"SLURM_NTASKS", "8"}}), "no error") << "a batch script itself";
+}
+
 TEST(Launcher, OnlyWhatConnectsRanksIsALauncherOfMpi) {
   for (const char* given : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
     const auto lookup = [&](const char* variable) {

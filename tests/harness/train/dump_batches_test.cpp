@@ -12,6 +12,7 @@
 #include "harness/config/load.h"
 #include "harness/train/session.h"
 #include "tests/data/example_data.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {
@@ -118,6 +119,16 @@ TEST_F(DumpBatches, GiveTheWeightsThatTheRunBeginsWith) {
   load_weights({.path = output}, config_.model, table, found.data());
   EXPECT_EQ(found, wanted);
   EXPECT_NE(found.front(), 0.0f);
+}
+
+TEST_F(DumpBatches, OfThePublishedOrderAreSaidToBeThoseOfOneRank) {
+  const CapturedLog log;
+  dump(1, false);
+  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
+  config_.data.order = "published";
+  dump(1, false);
+  EXPECT_THAT(log.warnings(),
+              ::testing::ElementsAre(::testing::HasSubstr("the batches of a run on one rank")));
 }
 
 TEST_F(DumpBatches, RefuseMoreStepsThanTheRunHas) {
