@@ -42,6 +42,7 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
         tokenizer != manifest->options.end()) {
       job.options.insert(*tokenizer);
     }
+    job.counts = manifest->counts;
   }
   return job;
 }

@@ -101,6 +101,7 @@ void JobFolder::finish(const std::vector<std::string>& record_paths) {
                        .seed = job_.seed,
                        .limits = job_.limits,
                        .options = job_.options,
+                       .counts = job_.counts,
                        .sources = job_.sources};
   std::vector<ShardRecord> records;
   int64_t rows = 0;

@@ -18,7 +18,8 @@ struct ShardJob {
   std::vector<std::string> names;              // of the shards
   std::map<std::string, std::string> options;  // everything that decides them, for the manifest
   SampleLimits limits;
-  std::vector<ManifestSource> sources = {};  // texts, where they are known
+  std::vector<ManifestSource> sources = {};    // texts, where they are known
+  std::map<std::string, int64_t> counts = {};  // of the texts
   uint64_t seed = 0;
   int64_t num_threads = 0;
 };

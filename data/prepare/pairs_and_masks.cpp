@@ -41,7 +41,9 @@ class Generator {
       for (int64_t place = 0; place < documents_.size(); ++place) pair_sentences(place);
       if (pass == 0) reserve_for(options_.duplication);
     }
-    GeneratedSamples result{.samples = std::move(samples_), .order = {}};
+    GeneratedSamples result{.samples = std::move(samples_),
+                            .order = {},
+                            .dropped_tokens = dropped_tokens_ / options_.duplication};
     result.order.resize(static_cast<size_t>(result.samples.size()));
     std::iota(result.order.begin(), result.order.end(), int64_t{0});
     random_.shuffle(std::span(result.order));
@@ -88,7 +90,9 @@ class Generator {
       } else {
         b = sentences(a_end, last + 1);
       }
+      const int64_t whole_tokens = a.size() + (is_random_next ? 0 : b.size());
       truncate(a, b);
+      dropped_tokens_ += whole_tokens - a.size() - (is_random_next ? 0 : b.size());
       append_sample(a, b, is_random_next);
       chunk_begin = last + 1;
     }
@@ -200,6 +204,7 @@ class Generator {
   PythonRandom random_;
   std::vector<int64_t> document_order_;
   SampleSet samples_;
+  int64_t dropped_tokens_ = 0;
   // The sample under construction.
   std::vector<int16_t> tokens_;
   std::vector<int16_t> originals_;

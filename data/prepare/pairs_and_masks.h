@@ -26,6 +26,9 @@ void check_options(const GeneratorOptions& options);
 struct GeneratedSamples {
   SampleSet samples;
   std::vector<int64_t> order;  // [samples]  a permutation
+  // Tokens of the documents that were cut off, in the mean over the passes: each sentence comes
+  // once in a pass, as part of a first segment or as the text that follows one.
+  int64_t dropped_tokens = 0;
 
   int64_t size() const { return samples.size(); }
   /// The sample at a place of the file; its id is the place.

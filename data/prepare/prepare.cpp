@@ -1,9 +1,11 @@
 #include "data/prepare/prepare.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,13 +39,15 @@ struct PartRecord {
   int64_t documents = 0;
   int64_t sentences = 0;
   int64_t text_tokens = 0;
+  int64_t unknown_tokens = 0;  // [UNK]
+  int64_t dropped_tokens = 0;  // GeneratedSamples::dropped_tokens
   int64_t samples = 0;
   int64_t bytes = 0;  // of the part's file
   std::string xxh3;
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_tokens, samples,
-                                   bytes, xxh3)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_tokens,
+                                   unknown_tokens, dropped_tokens, samples, bytes, xxh3)
 
 /// Tells how much of the text a phase has been through. To be called from any thread.
 class TextProgress {
@@ -124,13 +128,16 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   ShardWriter writer(part.path, plan.part_layout, plan.manifest.limits);
   for (int64_t place = 0; place < samples.size(); ++place) writer.append(samples.at(place));
   writer.finish();
-  PartRecord record{.key = part.key,
-                    .documents = documents.size(),
-                    .sentences = documents.num_sentences(),
-                    .text_tokens = documents.num_tokens(),
-                    .samples = samples.size(),
-                    .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
-                    .xxh3 = xxh3_of_file(part.path)};
+  PartRecord record{
+      .key = part.key,
+      .documents = documents.size(),
+      .sentences = documents.num_sentences(),
+      .text_tokens = documents.num_tokens(),
+      .unknown_tokens = std::ranges::count(documents.token_ids, vocabulary.special().unknown),
+      .dropped_tokens = samples.dropped_tokens,
+      .samples = samples.size(),
+      .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
+      .xxh3 = xxh3_of_file(part.path)};
   write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");
   text.add(part.source.bytes - told_bytes);
   return record;
@@ -197,7 +204,10 @@ Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRe
   for (size_t i = 0; i < parts.size(); ++i) {
     manifest.counts["documents"] += parts[i].documents;
     manifest.counts["sentences"] += parts[i].sentences;
+    manifest.counts["lone_documents"] += parts[i].documents == 1 ? 1 : 0;
     manifest.counts["text_tokens"] += parts[i].text_tokens;
+    manifest.counts["unknown_tokens"] += parts[i].unknown_tokens;
+    manifest.counts["dropped_tokens"] += parts[i].dropped_tokens;
     manifest.counts["text_bytes"] += plan.parts[i].source.bytes;
   }
   add_shards(shards, manifest);
@@ -215,10 +225,13 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
     fail(ExitCode::kUsage, options.output_dir,
          ": is a folder of --text itself; choose another output folder");
   }
-  const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
+  std::map<std::string, int64_t> left_out;
+  const std::vector<SourceFile> sources =
+      list_source_files(options.inputs, options.missing, &left_out);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
-  const PreparationPlan plan = make_plan(
+  PreparationPlan plan = make_plan(
       options, sources, hash_sources(sources, options.workers, progress), vocabulary.size());
+  plan.manifest.counts = std::move(left_out);
   const OutputLock lock(options.output_dir);
   check_output_folder(options, plan);
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <system_error>
 
+#include "data/prepare/plain_text.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -13,9 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_training_text(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return !name.starts_with("eval") && (name.ends_with(".txt") || name.starts_with("part-"));
+constexpr size_t kMostNames = 10;  // in a message, for each reason
+
+/// LeftOutReason::count; empty for training text.
+std::string left_out_as(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const fs::file_status status = entry.status(ignored);
+  const std::string name = entry.path().filename().string();
+  if (fs::is_directory(status)) return "left_out_folders";
+  if (!name.ends_with(".txt") && !name.starts_with("part-")) return "left_out_names";
+  if (name.starts_with("eval")) return "left_out_eval";
+  return fs::is_regular_file(status) ? "" : "left_out_links";
 }
 
 void check_complete(const std::string& folder, const std::vector<std::string>& paths,
@@ -39,20 +48,38 @@ void check_complete(const std::string& folder, const std::vector<std::string>& p
   }
 }
 
-std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles missing) {
+std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles missing,
+                                         std::map<std::string, int64_t>* left_out) {
   std::vector<std::string> files;
+  std::map<std::string, std::vector<std::string>> others;  // by reason
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (is_training_text(entry->path()) && entry->is_regular_file()) {
+    const std::string reason = left_out_as(*entry);
+    if (reason.empty()) {
       files.push_back(entry->path().string());
+    } else {
+      others[reason].push_back(entry->path().filename().string());
     }
   }
   if (error) fail(ExitCode::kData, folder, ": cannot list: ", error.message());
+  std::string told;
+  for (const auto& [count, text] : kLeftOutReasons) {
+    std::vector<std::string>& names = others[count];
+    if (names.empty()) continue;
+    std::ranges::sort(names);
+    told += concat("; ", text, ": ", names.size(), " (", first_names(names, kMostNames), ")");
+    if (left_out != nullptr) (*left_out)[count] += std::ssize(names);
+  }
   if (files.empty()) {
     fail(ExitCode::kData, folder,
          ": no text in this folder, want files *.txt or part-* (those named eval* are left out);"
-         " name the files");
+         " name the files",
+         told);
+  }
+  if (!told.empty()) {
+    log_line(LogLevel::kWarning,
+             concat(folder, ": not read", told, "; to read a file or folder, give its path"));
   }
   std::ranges::sort(files);
   check_complete(folder, files, missing);
@@ -62,7 +89,8 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
 }  // namespace
 
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
-                                          MissingFiles missing) {
+                                          MissingFiles missing,
+                                          std::map<std::string, int64_t>* left_out) {
   if (inputs.empty()) fail(ExitCode::kUsage, "no input text, want files or folders");
   std::vector<SourceFile> sources;
   std::set<fs::path> seen;
@@ -70,7 +98,7 @@ std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs
   for (const std::string& input : inputs) {
     const bool is_folder = fs::is_directory(input);
     for (const std::string& path :
-         is_folder ? files_of_folder(input, missing) : std::vector{input}) {
+         is_folder ? files_of_folder(input, missing, left_out) : std::vector{input}) {
       std::error_code error;
       const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
       if (error) {
@@ -80,6 +108,7 @@ std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs
       if (!seen.insert(fs::weakly_canonical(path)).second) {
         fail(ExitCode::kData, path, ": given twice, want each text once");
       }
+      check_plain_text(path);
       sources.push_back(SourceFile{.path = path, .bytes = bytes});
       total_bytes += bytes;
     }

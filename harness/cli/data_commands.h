@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "data/convert/convert.h"
@@ -20,6 +22,11 @@ void add_data_pack(CLI::App& data, Chosen& chosen);
 void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
 void add_data_dump_batches(CLI::App& data, Chosen& chosen);
+
+/// Prints what a manifest counts of the text that its samples were made from, and warns of text
+/// that they lose, that the vocabulary lacks, or that gives no random next sentences. Prints
+/// nothing if the counts lack it.
+void print_text_counts(const std::string& path, const std::map<std::string, int64_t>& counts);
 
 /// --text PATH..., required, and --partial.
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing);

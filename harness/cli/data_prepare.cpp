@@ -53,6 +53,7 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
   std::cout << "from " << counted_text(counts.at("sentences"), "sentence") << " in "
             << counted_text(counts.at("documents"), "document") << ", "
             << counted_text(counts.at("masked_tokens"), "masked token") << '\n';
+  print_text_counts(options.output_dir, counts);
   const std::string warning = warning_of_little_text(counts.at("masked_tokens"));
   if (!warning.empty()) log_line(LogLevel::kWarning, options.output_dir + ": " + warning);
 }
@@ -98,7 +99,8 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
 
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing) {
   add_text(command, "text,--text", inputs, "PATH",
-           "Text files, or folders of them; one sentence per line")
+           "Text files in UTF-8, or folders of them (files *.txt and part-*); one sentence per "
+           "line. Files with a zero byte, and JSON, HTML and tables, are refused")
       ->required();
   command.add_flag_callback(
       "--partial", [&missing] { missing = MissingFiles::kAccept; },

@@ -1,15 +1,16 @@
 """Text that is wrong is refused with file and line, and little of it is said with numbers."""
 
+import json
 import re
 
 from support import MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, bertha, main, must
 
 
 class BadText(EndToEnd):
-    def prepare(self, text, output):
+    def prepare(self, text, output, *options):
         return bertha("data", "prepare", "--text", text, "--vocab", self.data.vocab, "--output",
                       output, "--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq",
-                      MAX_MASKED, "--duplication", 2)
+                      MAX_MASKED, "--duplication", 2, *options)
 
     def write(self, name, data):
         path = self.scratch / name
@@ -76,6 +77,49 @@ class BadText(EndToEnd):
         done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
                                                  train__max_steps=2))
         self.assertNotIn("goes over them", done.err)
+
+    def test_text_of_another_form_is_refused(self):
+        for name, data, found in (
+                ("a.jsonl", b'{"text": "the old river ."}\n{"text": "the house ."}\n', "begins as JSON"),
+                ("a.csv", b'id,text\n1,"the old river, ."\n2,the house .\n', "begins as a table of 2 columns"),
+                ("a.html", b"<!DOCTYPE html>\n<html><p>the old river .</p></html>\n", "begins as HTML")):
+            path, output = self.write(name, data), self.new_folder("output")
+            for options in ([], ["--prose"]):
+                done = self.prepare(path, output, *options)
+                self.assert_failure(done, 4, f"{path}: {found}", "want plain text")
+            done = bertha("data", "vocab", "--text", path, "--output", self.scratch / "v")
+            self.assert_failure(done, 4, f"{path}: {found}")
+            self.assertFalse(output.exists() or (self.scratch / "v").exists())
+
+    def test_lost_text_is_said(self):
+        folder, output = self.new_folder("texts"), self.new_folder("output")
+        folder.mkdir()
+        line = "the old river . " * 40
+        (folder / "a.txt").write_text(line + "\n")
+        (folder / "b.txt").write_text("\n\n".join([line + "\u4e00 " * 40] * 40) + "\n")
+        (folder / "c.md").write_text(line)
+        said = (r"9\d\.\d% of the text cut off, 19\.\d% of the text \[UNK\], 2\.4% of the documents "
+                r"alone in their file\nnot read in the folders of text; named neither \*\.txt nor "
+                r"part-\*: 1\n")
+        reports = (("prepare", lambda: self.prepare(folder, output)),
+                   ("prepare again", lambda: self.prepare(folder, output)),
+                   ("verify", lambda: bertha("data", "verify", output)),
+                   ("stats", lambda: bertha("data", "stats", output)))
+        for name, report in reports:
+            done = report()
+            self.assertEqual(done.code, 0, done)
+            self.assertRegex(done.out, said, name)
+            self.assertRegex(done.err, r"% of the text cut off: .*sentence per line")
+            self.assertRegex(done.err, r"19\.\d% of the text \[UNK\]: ")
+            self.assertNotIn("alone in their file", done.err)
+        self.assertIn("c.md", self.prepare(folder, output).err)
+        done = must("data", "stats", output, "--json", "-")
+        self.assertEqual(json.loads(done.out)["counts"]["lone_documents"], 1)
+
+        # A text that is as it should be warns of nothing.
+        done = bertha("data", "verify", self.data.train)
+        self.assertRegex(done.out, r"\d+\.\d% of the text cut off, 0\.0% of the text \[UNK\], 0\.0% ")
+        self.assertEqual(done.err, "")
 
     def test_too_little_text_for_a_vocabulary(self):
         output = self.scratch / "vocab_of_little"

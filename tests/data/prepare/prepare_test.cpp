@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -22,7 +23,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::Pair;
 
 TEST(PrepareTest, EachTextBecomesTheShardThatItsGeneratorGives) {
@@ -37,6 +40,54 @@ TEST(PrepareTest, EachTextBecomesTheShardThatItsGeneratorGives) {
     EXPECT_EQ(inspect_shard(folder.output("part_00004_of_00005.hdf5")).layout, layout);
     expect_same_samples(folder.prepared(summary.manifest), folder.generated());
   }
+}
+
+TEST(PrepareTest, TheManifestCountsWhatIsLostOfTheText) {
+  const TempFolder folder;
+  write_bytes(folder.path("vocab.txt"), "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n");
+  std::filesystem::create_directories(folder.path("text/AA"));
+  // A sentence of 300 tokens, a third of them unknown, alone in its file; and three documents.
+  std::string line;
+  for (int i = 0; i < 100; ++i) line += "a b c ";
+  write_bytes(folder.path("text/part-0"), line + "\n");
+  write_bytes(folder.path("text/part-1"), "a b\nb a\n\na a\nb b\n\na b\nb b\n");
+  for (const char* name : {"eval.txt", "B.TXT", "notes.md", "AA/wiki_00"}) {
+    write_bytes(folder.path(concat("text/", name)), "a b\n");
+  }
+  std::filesystem::create_symlink(folder.path("nowhere"), folder.path("text/part-2"));
+  PrepareOptions options = PrepareFolder().options();
+  options.inputs = {folder.path("text")};
+  options.vocab_file = folder.path("vocab.txt");
+  options.output_dir = folder.path("out");
+  const CapturedLog log;
+  prepare_data(options, {});
+  std::map<std::string, int64_t> counts = read_manifest(folder.path("out/manifest.json")).counts;
+  // Of 64 tokens two segments share 61; the other is the same sentence once more.
+  EXPECT_THAT(counts["dropped_tokens"], AllOf(Ge(300 - 31), Le(300 - 30)));
+  EXPECT_EQ(counts["text_tokens"], 312);
+  EXPECT_EQ(counts["unknown_tokens"], 100);
+  EXPECT_EQ(counts["documents"], 4);
+  EXPECT_EQ(counts["lone_documents"], 1);
+  EXPECT_EQ(counts["left_out_names"], 2);
+  EXPECT_EQ(counts["left_out_eval"], 1);
+  EXPECT_EQ(counts["left_out_folders"], 1);
+  EXPECT_EQ(counts["left_out_links"], 1);
+  EXPECT_THAT(
+      log.warnings(),
+      ElementsAre(concat(folder.path("text"),
+                         ": not read; named neither *.txt nor part-*: 2 (B.TXT, notes.md); "
+                         "named eval*: 1 (eval.txt); folders: 1 (AA); broken links, devices "
+                         "and pipes: 1 (part-2); to read a file or folder, give its path")));
+}
+
+TEST(PrepareTest, AFolderWithoutTextNamesWhatItHolds) {
+  const TempFolder folder;
+  write_bytes(folder.path("A.TXT"), "a b\n");
+  EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
+              AllOf(HasSubstr("no text in this folder"), HasSubstr("A.TXT")));
+  write_bytes(folder.path("a.txt"), "{\"text\": \"a b\"}\n");
+  EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
+              AllOf(HasSubstr("a.txt: begins as JSON")));
 }
 
 TEST(PrepareTest, ProseGivesTheSamplesOfItsSentences) {
