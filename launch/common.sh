@@ -239,6 +239,7 @@ explain_end() {  # exit code
   find_run_folder
   if [[ -n $folder ]]; then
     whom=$(named_in_logs "$folder")
+    whom=${whom:-${ended_by_signal:-}}
     saved=$(printf '%s\n' "$folder"/ckpt/step_*/DONE | tail -n 1)
     if [[ -e $saved ]]; then saved=${saved%/DONE}; else saved="nothing yet in $folder"; fi
     if [[ ${next[0]} == sbatch ]]; then next+=(--output-dir "$folder"); fi
@@ -284,9 +285,22 @@ take_ranks() {
 # To the ranks that mpirun has started here, for not every mpirun passes signals on (none that began with
 # them blocked), and one rank that stops stops all. Without any, which are elsewhere or not there yet, to mpirun.
 signal_ranks() {  # SIGNAL, process id of mpirun
-  local of_ranks
-  mapfile -t of_ranks < <(pgrep -P "$2" '^bertha' 2> /dev/null)
+  local child of_ranks=()
+  while read -r child; do
+    if [[ $(cat "/proc/$child/comm" 2> /dev/null) == bertha* ]]; then of_ranks+=("$child"); fi
+  done < <(cat /proc/"$2"/task/*/children 2> /dev/null | tr ' ' '\n')
   kill "-$1" "${of_ranks[@]:-$2}" 2> /dev/null || true
+}
+
+# mpirun itself would kill the ranks on SIGTERM before they have saved, and end with 1. It blocks what
+# asks it to end; this passes that on as SIGNAL.
+pass_pending_on() {  # SIGNAL, process id of mpirun
+  while sleep 1 && [[ $(cat "/proc/$2/status") =~ ShdPnd:[[:space:]]*([0-9a-f]+) ]]; do
+    if ((0x${BASH_REMATCH[1]} & (1 << 1 | 1 << 14))); then  # SIGINT, SIGTERM
+      signal_ranks "$1" "$2"
+      break
+    fi
+  done
 }
 
 # Waits for mpirun. Forwards SIGTERM and Ctrl-C as SIGNAL to its ranks, which may take some time to save.
@@ -316,11 +330,20 @@ remove_left_folders() {
     -print0 2> /dev/null)
 }
 
+# Leaves out what the mpirun of Open MPI 5, which cannot be quiet, says of how ranks ended: bertha and
+# explain_end do that. Writes the name of the rank that a signal ended into the file.
+without_epilogues() {  # file
+  LC_ALL=C exec sed -uE 's/\x00//g
+    /^-{70,}$/ { N; s/\x00//g; /\n(MPI_ABORT was|prterun (detected|noticed|has exited))/!b; :rest; N; /\n-{70,}$/!b rest
+    s/^.*noticed that process (rank [0-9]+) with PID ([0-9]+) on node ([^ ]+) .*$/\1 on \3 (process \2)/w '"$1"'
+    d }'
+}
+
 # mpirun kills the ranks within seconds of SIGTERM; on SIGUSR1 they save and end with 75. In its own
 # process group it does not also receive a terminal's Ctrl-C. When killed, it leaves 8 MiB in its folder
 # for temporary files, so that folder is deleted here.
 run_mpirun() {
-  local folder lock status=0
+  local folder lock errors filter mpirun watcher block=() status=0
   command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"
   remove_left_folders
   { folder=$(mktemp -d "${TMPDIR:-/tmp}/bertha_mpirun.XXXXXX") && exec {lock}> "$folder/lock" && flock "$lock"; } ||
@@ -334,10 +357,22 @@ run_mpirun() {
   if [[ " $* " != *" --host "* && -z ${OMPI_MCA_plm_rsh_agent+set} ]] && ! command -v ssh rsh > /dev/null; then
     export OMPI_MCA_plm_rsh_agent=
   fi
+  if env --block-signal=TERM true 2> /dev/null; then block=(env "--block-signal=INT,TERM"); fi
+  exec {errors}> >(trap '' INT TERM; without_epilogues "$folder/ended" >&2 {lock}>&-)
+  filter=$!
   set -m
-  TMPDIR=$folder mpirun "$@" < /dev/null &
+  # Execute quietly: its -q, which Open MPI 5 refuses.
+  TMPDIR=$folder OMPI_MCA_orte_execute_quiet=1 ${block[@]+"${block[@]}"} mpirun "$@" \
+    < /dev/null 2>&"$errors" {errors}>&- &
   set +m
-  wait_and_pass_on USR1 $! || status=$?
+  mpirun=$!
+  exec {errors}>&-
+  pass_pending_on USR1 "$mpirun" &> /dev/null {lock}>&- &
+  watcher=$!
+  wait_and_pass_on USR1 "$mpirun" || status=$?
+  kill "$watcher" 2> /dev/null || true
+  wait "$filter" 2> /dev/null || true  # explain_end has the last line
+  ended_by_signal=$(cat "$folder/ended" 2> /dev/null) || true
   rm -rf "$folder" || true
   exec {lock}>&-
   explain_end "$status"

@@ -26,7 +26,6 @@ ranks=${ranks:-$(ranks_here)}
 if ((ranks == 1)); then exec "$bertha" "${work[@]}"; fi
 
 allow_root
-# -q: bertha itself reports once why it ended. No binding here: bind_rank.sh selects the NUMA node,
-# and bertha divides its cores.
-run_mpirun -q --oversubscribe --bind-to none -n "$ranks" \
+# No binding here: bind_rank.sh selects the NUMA node, and bertha divides its cores.
+run_mpirun --oversubscribe --bind-to none -n "$ranks" \
   "$launch_dir/bind_rank.sh" "$bertha" "${work[@]}"

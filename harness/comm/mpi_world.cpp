@@ -196,6 +196,9 @@ std::unique_ptr<World> make_world() {
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", "self", 0);
   }
+  // By default Open MPI 5 asks the kernel for routes, and finds none to a rank of the same machine
+  // if that has IPv6 too: each rank warns of it, and TCP between such ranks fails.
+  setenv("OMPI_MCA_reachable", "weighted", 0);
   std::unique_ptr<MpiWorld> world;
   {
     const StartLimit limit(lookup, claim ? claim->ranks : 1);

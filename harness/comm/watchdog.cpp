@@ -24,7 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// A launcher gives the other ranks a second when one is lost: they report within it.
+// When one is lost a launcher gives the other ranks a second, that of Open MPI 5 half of one: they
+// report within it.
 constexpr double kLongestInterval_s = 0.25;
 
 // More than this between two looks counts no further: this process itself was stopped, and the

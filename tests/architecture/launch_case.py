@@ -5,11 +5,13 @@ A test that imports it takes the source folder as its first argument.
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 LAUNCH = ROOT / "launch"
 

@@ -123,6 +123,23 @@ class Restart(LaunchCase):
         self.assertEqual((found, output.splitlines()[0]), (4, "bertha: error: said once"), output)
         self.assertNotIn("run_local.sh", output)
 
+    def test_what_open_mpi_5_says_of_ranks_that_ended_is_left_to_the_last_line(self):
+        line = "-" * 74 + "\n"
+        refused = line + "There are not enough slots available in the system.\n" + line
+        ended = ("prterun detected that one or more processes exited with non-zero status,\nthus causing the "
+                 "job to be terminated. The first process to do so was:\n\n   Exit code:    4\n",
+                 "prterun noticed that process rank 1 with PID 34 on node b exited on\nsignal 9 (Killed).\n")
+        self.stand_in("bertha", f"if [[ $1 == config ]]; then printf 'log:\\n  run_dir: {self.folder}\\n'; exit; fi")
+        for code, epilogue in zip((4, 137), ended):
+            file = self.folder / "said"
+            file.write_text("before\n" + refused + "between\n" + line + epilogue + line + "\0")
+            self.stand_in("mpirun", f"cat '{file}' >&2", code)
+            found, output = self.start("run_local.sh", "--ranks", "2", self.config)
+            self.assertEqual(found, code, output)
+            *said, last = [each for each in output.splitlines(keepends=True) if not each.startswith("mpirun ")]
+            self.assertEqual("".join(said), "before\n" + refused + "between\n")
+            self.assertEqual("signal 9 (KILL) ended rank 1 on b (process 34): " in last, code == 137, last)
+
     def test_a_reader_that_is_gone_changes_no_exit_code(self):
         self.stand_in("mpirun", "sleep 0.2; exit 75")
         for ranks, code in ((2, 75), ("two", 2)):

@@ -11,6 +11,7 @@ LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 def environment_without(prefixes, **more):
     """This process's environment without the variables of these prefixes, with `more`."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(prefixes)}
+    environment["OMPI_MCA_orte_execute_quiet"] = "1"  # mpirun's -q, which that of Open MPI 5 does not know
     if shutil.which("ssh") is None:  # or Open MPI refuses to start, on one machine too
         environment["OMPI_MCA_plm_rsh_agent"] = ""
     return {**environment, **more}
@@ -38,14 +39,14 @@ def launcher(ranks, words):
     many ranks each, with the next of the visible GPUs for each rank."""
     if ranks == 0:
         return words
-    line = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none"]
+    line = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n"]
     if not isinstance(ranks, list):
-        return [*line, "-n", ranks, *words]
+        return [*line, ranks, *words]
     gpus = visible_gpus()
+    cases = ""  # Open MPI 5.0.7 crashes on contexts `a : b` of mpirun
     for node, count in enumerate(ranks):
-        own, gpus = gpus[:count], gpus[count:]
-        variables = {"NCCL_HOSTID": f"pretended{node}", "NCCL_SOCKET_IFNAME": "lo",
-                     "CUDA_VISIBLE_DEVICES": ",".join(own)}
-        line += [":"] * (node > 0) + ["-n", count]
-        line += [word for item in variables.items() for word in ("-x", "=".join(item))] + words
-    return line
+        first = sum(ranks[:node])
+        cases += (f"{'|'.join(map(str, range(first, first + count)))}) export NCCL_HOSTID=pretended{node}"
+                  f" CUDA_VISIBLE_DEVICES={','.join(gpus[first:first + count])} ;; ")
+    return [*line, sum(ranks), "sh", "-c", f"export NCCL_SOCKET_IFNAME=lo; case $OMPI_COMM_WORLD_RANK in "
+            f'{cases}esac; exec "$0" "$@"', *words]

@@ -80,21 +80,26 @@ class BadShards(EndToEnd):
         self.assertEqual(samples, [12 * trained])
 
     def test_shards_that_crash_the_hdf5_library_or_keep_it_in_a_loop(self):
-        # Found by tests/fuzz/; other versions of the library may refuse them instead.
-        for name in ("bent_local_heap", "chunk_without_rows", "loop_in_virtual_layout"):
+        # Found by tests/fuzz/ with HDF5 1.10; what is said where the library is 1.14, which refuses two.
+        for name, refusal in (("bent_local_heap", "no dataset input_ids"), ("loop_in_virtual_layout", None),
+                              ("chunk_without_rows", "cannot open dataset segment_ids")):
             with self.subTest(name):
                 folder = self.folder_with(lambda path, n=name: shutil.copy(FOREIGN_SHARDS / n, path))
                 bad = folder / "part_1.hdf5"
                 done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
                                                          data__train=folder), ranks=2)
                 self.assertEqual(done.code, 4, done)  # the other rank may call this one gone
-                self.assertIn(f"{bad}: it crashes the HDF5 library", done.errors()[0])
+                if refusal and f"{bad}: {refusal}" in done.errors()[0]:
+                    why = refusal
+                else:
+                    self.assertIn(f"{bad}: it crashes the HDF5 library", done.errors()[0])
+                    why = "damaged"
                 for command in ("convert", "pack"):
                     done = bertha("data", command, folder, "-o", self.new_folder())
-                    self.assert_failure(done, 4, bad, "damaged")
+                    self.assert_failure(done, 4, bad, why)
                 done = bertha("data", "convert", folder, "-o", self.new_folder(), "--shuffle")
-                self.assert_failure(done, 4, bad, "damaged")
-                self.assert_failure(bertha("data", "stats", folder), 4, bad, "damaged")
+                self.assert_failure(done, 4, bad, why)
+                self.assert_failure(bertha("data", "stats", folder), 4, bad, why)
                 done = bertha("data", "verify", folder)
                 self.assertEqual(done.code, 4, done)
                 self.assertIn("part_1.hdf5: ", done.out)

@@ -7,8 +7,8 @@ import os
 import signal
 import time
 
-from support import (MPIEXEC, EndToEnd, Running, checkpoints, command, main, messages, monitoring,
-                     rank_of, records, run, tree)
+from support import (ON_A_SMALL_DISK, EndToEnd, Running, checkpoints, command, main, messages,
+                     monitoring, open_mpi_version, per_rank, rank_of, records, run, tree)
 
 STEPS = 8
 MIDDLE = 4
@@ -138,9 +138,12 @@ class Groups(EndToEnd):
             done = job.wait()
         self.assertLess(time.monotonic() - killed, 10, done)
         self.assertEqual(done.code, 137, done)
-        self.assertEqual(len(done.errors()), 1, done)
-        for text in texts:
-            self.assertIn(text, done.errors()[0])
+        # The mpirun of Open MPI 5 kills all half a second after a loss: there is no time to agree on who
+        # says it, and the last line of a script takes the rank from what mpirun says.
+        if open_mpi_version() < 5 or done.errors():
+            self.assertEqual(len(done.errors()), 1, done)
+            for text in texts:
+                self.assertIn(text, done.errors()[0])
         self.assertEqual(job.rank_processes(), [])
 
     def test_a_lost_rank_of_another_node_is_named(self):
@@ -150,11 +153,9 @@ class Groups(EndToEnd):
         words = command(["train", *self.data.config(
             log__run_dir=self.new_folder("full"), train__max_steps=2,
             optimizer__shard_group="world")], 0)
-        line = [MPIEXEC, "--oversubscribe", "-q"]
-        for node, launcher in ((0, []), (0, []), (1, []), (1, ["prlimit", "--fsize=50000"])):
-            line += [":"] * (len(line) > 3) + ["-n", "1", "-x", f"NCCL_HOSTID=pretended{node}"]
-            line += [*launcher, *words]
-        done = run(line, {"OMPI_MCA_odls_base_sigkill_timeout": "4"})
+        nodes = [f"export NCCL_HOSTID=pretended{node}" for node in (0, 0, 1, 1)]
+        nodes[3] += f"; {ON_A_SMALL_DISK}"
+        done = run(per_rank(nodes, words), {"OMPI_MCA_odls_base_sigkill_timeout": "4"})
         self.assert_failure(done, 4, "(rank 3 of 4 on ", "optimizer-00003-of-00004")
 
     def test_a_lost_node_is_named_by_another(self):

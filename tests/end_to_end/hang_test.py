@@ -5,8 +5,8 @@ import pathlib
 import signal
 import time
 
-from support import (MPIEXEC, EndToEnd, Running, bertha, checkpoints, command, main, rank_of, run,
-                     steps_so_far)
+from support import (ON_A_SMALL_DISK, EndToEnd, Running, bertha, checkpoints, command, main,
+                     per_rank, rank_of, run, steps_so_far)
 
 LIMIT_SECONDS = 4.0
 # Beside the limit: a look of the watchdog every quarter of a second, and the end of the ranks.
@@ -72,18 +72,16 @@ class Hang(EndToEnd):
     def test_a_rank_that_is_stopped_before_it_starts_mpi(self):
         for rank in (0, 1):
             words = command(["train", *self.words(self.new_folder())], 0)
-            stopped = ["sh", "-c", "kill -STOP $$; exec \"$0\" \"$@\"", *words]
-            first, second = (stopped, words) if rank == 0 else (words, stopped)
-            done = run([MPIEXEC, "--oversubscribe", "-q", "-n", "1", *first, ":",
-                        "-n", "1", *second], {"BERTHA_START_TIMEOUT_S": str(LIMIT_SECONDS)})
+            scripts = [":", ":"]
+            scripts[rank] = "kill -STOP $$"
+            done = run(per_rank(scripts, words), {"BERTHA_START_TIMEOUT_S": str(LIMIT_SECONDS)})
             self.assert_failure(done, 124, "after 4 s not all of 2 ranks have started MPI",
                                 f"rank {rank} of 2", "is stopped")
             self.assertLess(done.seconds, LIMIT_SECONDS + MOST_REPORT_SECONDS, done)
 
     def test_a_rank_that_never_starts_mpi(self):
         words = command(["train", *self.words(self.new_folder())], 0)
-        done = run([MPIEXEC, "--oversubscribe", "-q", "-n", "1", "sleep", "100", ":",
-                    "-n", "1", *words], {"BERTHA_START_TIMEOUT_S": "1"})
+        done = run(per_rank(["exec sleep 100", ":"], words), {"BERTHA_START_TIMEOUT_S": "1"})
         self.assert_failure(done, 124, "not all of 2 ranks have started MPI", "there is rank 0, 1;")
 
     def test_a_start_timeout_that_is_no_number(self):
@@ -113,8 +111,7 @@ class Hang(EndToEnd):
     def test_a_disk_error_names_the_rank_that_met_it(self):
         folder = self.new_folder()
         words = command(["train", *self.data.config(log__run_dir=folder, train__max_steps=2)], 0)
-        done = run([MPIEXEC, "--oversubscribe", "-q", "-n", "1", *words, ":",
-                    "-n", "1", "prlimit", "--fsize=50000", *words])
+        done = run(per_rank([":", ON_A_SMALL_DISK], words))
         self.assert_failure(done, 4, "(rank 1 of 2 on ", "optimizer-00001-of-00002")
         self.assertNotIn("rank 0 of 2", done.err)
 

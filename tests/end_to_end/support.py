@@ -19,8 +19,10 @@ import unittest
 BERTHA, MPIEXEC, BENT_SHARDS, SCRATCH = sys.argv[1:5]
 BACKEND = os.environ.get("BERTHA_TEST_BACKEND", "cpu")  # of the ranks that train
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
-# What started the tests may block signals; then an mpiexec below them would pass none on.
+# What started the tests may block signals; then an mpiexec below them would pass none on. It may ignore
+# Ctrl-C, as a shell lets what it starts in the background; then no script below them could trap it.
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Every failure has to reach all ranks within this time.
 MOST_FAILURE_SECONDS = 20.0
@@ -37,6 +39,9 @@ VOCAB_SIZE = 320
 MAX_SEQ_TOKENS = 32
 MAX_MASKED = 5
 
+# For per_rank(): no file of the rank may get larger.
+ON_A_SMALL_DISK = 'exec prlimit --fsize=50000 "$0" "$@"'
+
 
 def environment(extra=None):
     """This environment without a launcher's traces."""
@@ -49,6 +54,7 @@ def environment(extra=None):
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
         OMPI_MCA_hwloc_base_binding_policy="none",
         OMPI_MCA_mpi_yield_when_idle="1",
+        OMPI_MCA_orte_execute_quiet="1",  # mpirun's -q, which that of Open MPI 5 does not know
         OMP_NUM_THREADS="1",
     )
     result.update(extra or {})
@@ -80,6 +86,12 @@ def count_gpus():
     return int(done.stdout)
 
 
+@functools.cache
+def open_mpi_version():
+    said = subprocess.run([MPIEXEC, "--version"], check=True, capture_output=True, text=True).stdout
+    return int(said.split("(Open MPI) ")[1].split(".")[0])
+
+
 def possible_ranks(ranks):
     """So many ranks, or as many as GPUs are there where ranks have one each."""
     return ranks if BACKEND == "cpu" or ranks == 0 else min(ranks, max(count_gpus(), 1))
@@ -91,13 +103,19 @@ def command(arguments, ranks, launcher=()):
     words = [BERTHA] + [str(a) for a in arguments]
     if ranks == 0:
         return words
-    line = [MPIEXEC, "--oversubscribe", "-q"]
-    if not isinstance(ranks, list):
-        return [*line, "-n", str(possible_ranks(ranks)), *launcher, *words]
-    for node, ranks_there in enumerate(ranks):
-        line += [":"] * (node > 0) + ["-n", str(ranks_there), "-x", f"NCCL_HOSTID=pretended{node}"]
-        line += [*launcher, *words]
-    return line
+    if isinstance(ranks, list):
+        return per_rank([f"export NCCL_HOSTID=pretended{node}"
+                         for node, there in enumerate(ranks) for _ in range(there)],
+                        [*launcher, *words])
+    return [MPIEXEC, "--oversubscribe", "-n", str(possible_ranks(ranks)), *launcher, *words]
+
+
+def per_rank(scripts, words):
+    """Words that start as many ranks as there are scripts, each of which runs in a shell before it
+    becomes the program. Open MPI 5.0.7 crashes on what mpirun has for this, contexts `a : b`."""
+    cases = " ".join(f"{rank}) {script} ;;" for rank, script in enumerate(scripts))
+    return [MPIEXEC, "--oversubscribe", "-n", str(len(scripts)), "sh", "-c",
+            f'case $OMPI_COMM_WORLD_RANK in {cases} esac; exec "$0" "$@"', *words]
 
 
 def bertha(*arguments, ranks=0, extra=None, cwd=None, preexec_fn=None):
@@ -241,16 +259,19 @@ def messages(folder, rank):
     return found
 
 
+def parent(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def ancestors(pid):
     """The process itself and all above it."""
     chain = set()
     while pid > 1 and pid not in chain:
         chain.add(pid)
         try:
-            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            pid = parent(pid)
         except OSError:
             break
-        pid = int(stat.rpartition(")")[2].split()[1])
     return chain
 
 
