@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ int main(int argc, char** argv) {
                  missing);
     return static_cast<int>(bertha::ExitCode::kEnvironment);
   }
+  // Bertha's own threads call OpenBLAS; when it is loaded, it starts none then.
+  setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
   umask(umask(0) | S_IWOTH);  // whatever the caller's: no file that everybody can write
   // Beyond a limit of file sizes a write then fails with its reason, as on a full disk, instead of
   // ending the process.

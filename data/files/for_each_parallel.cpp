@@ -1,5 +1,7 @@
 #include "data/files/for_each_parallel.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -8,6 +10,18 @@
 #include <vector>
 
 namespace bertha {
+namespace {
+
+/// Threads that a limit of addresses (ulimit -v) leaves room for: each has a stack of 8 MiB and an
+/// arena of malloc of up to 128 MiB, and needs as much for its work.
+int64_t most_threads() {
+  constexpr rlim_t kThreadBytes = rlim_t{256} << 20;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  return std::max<int64_t>(static_cast<int64_t>(limit.rlim_cur / kThreadBytes), 1);
+}
+
+}  // namespace
 
 void for_each_parallel(
     int64_t count, int64_t workers,
@@ -31,16 +45,16 @@ void for_each_parallel(
     }
   };
   const int64_t wanted = workers > 0 ? workers : std::thread::hardware_concurrency();
+  const int64_t num_threads = std::min({std::max<int64_t>(wanted, 1), most_threads(), count});
   {
     std::vector<std::jthread> threads;
+    threads.reserve(static_cast<size_t>(num_threads));
     try {
-      for (int64_t i = 0; i < std::min(std::max<int64_t>(wanted, 1), count); ++i) {
-        threads.emplace_back(run);
-      }
-    } catch (...) {
-      failed = true;  // the threads that have started end soon
-      throw;
+      for (int64_t i = 0; i < num_threads; ++i) threads.emplace_back(run);
+    } catch (const std::exception&) {
+      // Beyond a limit of processes or memory; the threads that have started do all the work.
     }
+    if (threads.empty()) run();
   }
   if (error) std::rethrow_exception(error);
 }

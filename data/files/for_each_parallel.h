@@ -17,7 +17,8 @@ ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
                          const std::string& unit);
 
 /// Calls work(index) for index in [0, count), in increasing order of start, on `workers` threads
-/// (0 = one per processor). After a failure nothing new starts; the first failure is rethrown.
+/// (0 = one per processor), or as many as can be started. After a failure nothing new starts; the
+/// first failure is rethrown.
 void for_each_parallel(int64_t count, int64_t workers,
                        const std::function<void(int64_t index)>& work,
                        const ItemProgress& progress = {});

@@ -1,22 +1,57 @@
 #include "kernels/cpu/gemm.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/base/error.h"
 
-// Exported by OpenBLAS, and in none of its headers.
-extern "C" {
-void* blas_memory_alloc(int purpose);
-void blas_memory_free(void* buffer);
-}
-
 namespace bertha {
 namespace {
+
+void* load_library() {
+  const std::string name = "libopenblas.so.0";
+  if (void* const found = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
+  const std::string why = dlerror();
+  // Where the build found it; the loader looks there for linked libraries only.
+  const std::string in_build = concat(BERTHA_OPENBLAS_FOLDER "/", name);
+  if (void* const found = dlopen(in_build.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
+  if (why.find(std::strerror(ENOMEM)) != std::string::npos) {
+    fail(ExitCode::kMemory, "no memory to load OpenBLAS: ", why, "; raise the limit (ulimit -v)");
+  }
+  fail(ExitCode::kEnvironment, why, "; install OpenBLAS, or name its folder in LD_LIBRARY_PATH.");
+}
+
+template <class Function>
+Function* find_function(const char* name) {
+  static void* const library = load_library();  // never closed
+  if (void* const found = dlsym(library, name)) return reinterpret_cast<Function*>(found);
+  fail(ExitCode::kEnvironment, "OpenBLAS lacks ", name, ": ", dlerror(),
+       "; install OpenBLAS 0.3.21 or newer.");
+}
+
+/// OpenBLAS is loaded with the first operations that multiply. If it were linked, every command
+/// would start one of its threads per core, each with 129 MiB of addresses.
+struct OpenBlas {
+  decltype(cblas_sgemm)* sgemm = find_function<decltype(cblas_sgemm)>("cblas_sgemm");
+  decltype(openblas_set_num_threads)* set_num_threads =
+      find_function<decltype(openblas_set_num_threads)>("openblas_set_num_threads");
+  // Exported, and in none of its headers.
+  void* (*take_buffer)(int purpose) = find_function<void*(int)>("blas_memory_alloc");
+  void (*give_buffer)(void* buffer) = find_function<void(void*)>("blas_memory_free");
+};
+
+const OpenBlas& openblas() {
+  static const OpenBlas functions;
+  return functions;
+}
 
 // Rows of c per block. Each block packs b again, which costs about 1 / rows of its arithmetic.
 constexpr int64_t kBlockRows = 256;
@@ -31,9 +66,9 @@ blasint narrow(int64_t extent) { return static_cast<blasint>(extent); }
 
 void run_gemm(const GemmArgs& p) {
   if (p.m == 0 || p.n == 0) return;
-  cblas_sgemm(CblasRowMajor, cblas(p.transpose_a), cblas(p.transpose_b), narrow(p.m), narrow(p.n),
-              narrow(p.k), p.scale, p.a, narrow(p.a_stride), p.b, narrow(p.b_stride), p.keep, p.c,
-              narrow(p.c_stride));
+  openblas().sgemm(CblasRowMajor, cblas(p.transpose_a), cblas(p.transpose_b), narrow(p.m),
+                   narrow(p.n), narrow(p.k), p.scale, p.a, narrow(p.a_stride), p.b,
+                   narrow(p.b_stride), p.keep, p.c, narrow(p.c_stride));
 }
 
 void run_gemm(WorkerPool& pool, const GemmArgs& gemm,
@@ -49,7 +84,7 @@ void run_gemm(WorkerPool& pool, const GemmArgs& gemm,
 }
 
 void prepare_gemms(int threads) {
-  openblas_set_num_threads(1);
+  openblas().set_num_threads(1);
   // A machine with more threads allocates the others later. OpenBLAS ends the program when it has
   // more buffers than twice the processors that it was built for.
   const auto buffers = static_cast<size_t>(std::min(threads, 64));
@@ -65,8 +100,8 @@ void prepare_gemms(int threads) {
   }
   trial.clear();
   std::vector<void*> taken;
-  for (size_t i = 0; i < buffers; ++i) taken.push_back(blas_memory_alloc(0));
-  for (void* buffer : taken) blas_memory_free(buffer);  // OpenBLAS keeps them
+  for (size_t i = 0; i < buffers; ++i) taken.push_back(openblas().take_buffer(0));
+  for (void* buffer : taken) openblas().give_buffer(buffer);  // OpenBLAS keeps them
 }
 
 }  // namespace bertha

@@ -38,10 +38,11 @@ void run_gemm(const GemmArgs& gemm);
 void run_gemm(WorkerPool& pool, const GemmArgs& gemm,
               const std::function<void(int64_t begin, int64_t end)>& finish);
 
-/// Makes OpenBLAS run each GEMM in the calling thread, and allocates its buffers for `threads`
-/// concurrent GEMMs now: at the first GEMMs it would retry for ever where memory is short.
+/// Loads OpenBLAS, makes it run each GEMM in the calling thread, and allocates its buffers for
+/// `threads` concurrent GEMMs now: at the first GEMMs it would retry for ever where memory is
+/// short.
 ///
-/// Errors    Error(kMemory) when they do not fit.
+/// Errors    Error(kMemory) when they do not fit, Error(kEnvironment) when it is not found.
 void prepare_gemms(int threads);
 
 }  // namespace bertha

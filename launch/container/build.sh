@@ -22,9 +22,10 @@ install -D "$build/bertha" "$prefix/bin/bertha"
 cp -r launch configs "$prefix"
 rm -rf "$build"
 
-# A package may own a library under /lib that the system shows under /usr/lib.
+# A package may own a library under /lib that the system shows under /usr/lib. ldd does not show
+# OpenBLAS, which is loaded later.
 ldd "$prefix/bin/bertha" | awk '$3 ~ /^\// { print $3 }' | xargs realpath | sort -u |
   while read -r file; do
     dpkg -S "$file" 2> /dev/null || dpkg -S "${file#/usr}"
   done | sed 's/:.*//' | sort -u > "$prefix/packages"
-printf '%s\n' numactl openmpi-bin openssh-client >> "$prefix/packages"
+printf '%s\n' libopenblas0 numactl openmpi-bin openssh-client >> "$prefix/packages"

@@ -148,7 +148,7 @@ class AddOperation(unittest.TestCase):
             compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$",
                                  (tree / "build/CMakeCache.txt").read_text(), re.M)[1]
             run(compiler, "-std=c++20", "-I.", "tests/kernels/negate_test.cpp", "-o", "negate_test",
-                *libraries, "-lopenblas", "-lpthread", folder=tree)
+                *libraries, "-lpthread", folder=tree)
             self.assertIn("negate", run("./negate_test", folder=tree))
             run(compiler, "-std=c++20", "-I.", "-Wall", "-Werror", "-fsyntax-only",
                 "harness/train/timed_ops.cpp", folder=tree)
