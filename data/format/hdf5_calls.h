@@ -19,9 +19,12 @@ static_assert(std::is_same_v<herr_t, int>, "Hdf5Id::Close returns herr_t");
 
 /// Enters the library: one thread at a time, because the serial library shares its tables between
 /// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
-/// switched off here too: our sentences replace it.
+/// switched off here too: our sentences replace it. So is its work at the end of the program, which
+/// would write what had no memory once more, into an image that is gone.
 inline std::unique_lock<std::recursive_mutex> enter_library() {
   static std::recursive_mutex mutex;
+  static const herr_t without_exit_handler = H5dont_atexit();
+  static_cast<void>(without_exit_handler);
   std::unique_lock lock(mutex);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   return lock;
@@ -36,29 +39,36 @@ struct ReadCall {
   Hdf5Guard guard;
 };
 
-/// The innermost reason of the last failed call, shortened to the operating system's words where
-/// the library quotes them.
-inline std::string library_reason() {
-  std::string reason;
+/// Error(code) with the given words and the innermost reason of the last failed call, shortened to
+/// the operating system's words where the library quotes them; Error(kMemory) when it is memory.
+template <class First, class... Parts>
+[[noreturn]] void fail_in_library(ExitCode code, const First& first, const Parts&... parts) {
+  struct Reason {
+    std::string text;
+    bool is_memory = false;
+  } reason;
   const auto keep_first = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
-    auto& text = *static_cast<std::string*>(out);
-    if (text.empty() && error->desc != nullptr) text = error->desc;
+    auto& kept = *static_cast<Reason*>(out);
+    if (kept.text.empty() && error->desc != nullptr) {
+      kept = {error->desc, error->min_num == H5E_NOSPACE || error->min_num == H5E_CANTALLOC};
+    }
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
+  if (reason.is_memory) fail(ExitCode::kMemory, first, ": out of host memory (", reason.text, ")");
   const std::string quote = "error message = '";
-  if (const size_t begin = reason.find(quote); begin != std::string::npos) {
-    const size_t first = begin + quote.size();
-    reason = reason.substr(first, reason.find('\'', first) - first);
+  if (const size_t begin = reason.text.find(quote); begin != std::string::npos) {
+    const size_t from = begin + quote.size();
+    reason.text = reason.text.substr(from, reason.text.find('\'', from) - from);
   }
-  return reason.empty() ? "no reason given by the HDF5 library" : reason;
+  if (reason.text.empty()) reason.text = "no reason given by the HDF5 library";
+  fail(code, first, parts..., " (", reason.text, ")");
 }
 
-/// The value of an HDF5 call, unless it is negative: then Error(kData) with the given words and the
-/// library's reason.
+/// The value of an HDF5 call, unless it is negative: then Error(kData) or Error(kMemory) as above.
 template <class Value, class... Parts>
 Value checked(Value value, const Parts&... parts) {
-  if (value < 0) fail(ExitCode::kData, parts..., " (", library_reason(), ")");
+  if (value < 0) fail_in_library(ExitCode::kData, parts...);
   return value;
 }
 

@@ -354,12 +354,12 @@ std::string_view Hdf5Output::close() {
   const auto lock = enter_library();
   for (auto& [name, dataset] : datasets_) {
     if (!dataset.id.close_now()) {
-      fail(ExitCode::kInternal, path_, ": cannot end dataset ", name, " (", library_reason(), ")");
+      fail_in_library(ExitCode::kInternal, path_, ": cannot end dataset ", name);
     }
   }
   datasets_.clear();
   if (!file_.close_now()) {
-    fail(ExitCode::kInternal, path_, ": cannot end the file (", library_reason(), ")");
+    fail_in_library(ExitCode::kInternal, path_, ": cannot end the file");
   }
   return image_->bytes();
 }

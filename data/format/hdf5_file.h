@@ -48,8 +48,9 @@ class Hdf5Id {
 
 /// An HDF5 file opened for reading, without file locks (they fail on many cluster file systems).
 ///
-/// Errors    Error(kData) naming the file, the dataset and what the library found. Where the file
-///           crashes the library or keeps it in a loop, the program ends (hdf5_guard.h).
+/// Errors    Error(kData) naming the file, the dataset and what the library found, Error(kMemory)
+///           naming the file. Where the file crashes the library or keeps it in a loop, the program
+///           ends (hdf5_guard.h).
 /// Threads   any; the serial library is entered under one process-wide lock.
 class Hdf5Input {
  public:
@@ -103,7 +104,7 @@ class FileImage {
 /// library uses freed memory after a failed write; whoever stores the bytes handles a full disk.
 /// No time stamps are stored, so equal contents give equal bytes.
 ///
-/// Errors    Error(kData) naming the file.
+/// Errors    Error(kMemory) naming the file.
 /// Threads   one at a time per object; objects are independent.
 class Hdf5Output {
  public:

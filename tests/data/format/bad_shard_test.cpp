@@ -1,9 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
 
 #include "data/files/hashing.h"
 #include "data/format/shard_file.h"
+#include "kernels/base/failure.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/error_of.h"
@@ -409,6 +415,41 @@ TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
   write_shard(path_, GetParam(), many);  // and the library is usable afterwards
   EXPECT_EQ(read_shard(path_, 0, {}).token_ids, many.token_ids);
 }
+
+// Sanitizers reserve terabytes of addresses, so that none can be denied under them.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// Ends the process as the program ends, with so much more memory than it has now.
+[[noreturn]] void write_within(int64_t room_bytes, const std::string& path, ShardLayout layout) {
+  const SampleSet many = example_samples(20'000, 2);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + room_bytes);
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+  Failure failure{ExitCode::kSuccess, "no failure"};
+  try {
+    write_shard(path, layout, many);
+  } catch (...) {
+    failure = failure_of(std::current_exception());
+  }
+  std::cerr << failure.what << std::endl;
+  std::exit(static_cast<int>(failure.code));
+}
+
+TEST_P(EachBadLayout, NoMemoryIsOneSentenceAndLeavesTheEarlierFile) {
+  write_shard(path_, GetParam(), example_samples(7, 1));
+  const std::string before = bytes_of(path_);
+  // Here our own vectors find no memory, there the library.
+  for (const int64_t room : {0, 500'000, 2'000'000, 5'000'000}) {
+    EXPECT_EXIT(write_within(room, path_, GetParam()), testing::ExitedWithCode(6),
+                "out of host memory")
+        << room;
+    EXPECT_TRUE(bytes_of(path_) == before);
+    EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
+  }
+  EXPECT_EXIT(write_within(1'000'000'000, path_, GetParam()), testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST_P(EachBadLayout, AFolderThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(error_of([&] {
