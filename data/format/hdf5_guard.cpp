@@ -29,7 +29,7 @@ void write_text(std::string_view text) {
 [[noreturn]] void end_program() {
   write_text("bertha: error: ");
   for (const char letter : std::string_view(path_inside)) {
-    const bool may_steer_a_terminal = (letter >= 0 && letter < ' ') || letter == 127;
+    const bool may_steer_a_terminal = static_cast<unsigned char>(letter) < ' ' || letter == 127;
     write_text(may_steer_a_terminal ? std::string_view("?") : std::string_view(&letter, 1));
   }
   write_text(

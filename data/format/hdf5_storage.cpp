@@ -164,9 +164,10 @@ void refuse_driver_information(const ByteFile& file, const std::string& path) {
     if (!why.empty()) fail(ExitCode::kData, path, ": ", why);
     if (std::string_view(head.data(), kSignature.size()) != kSignature) continue;
     const size_t address_bytes = static_cast<unsigned char>(head[kAddressBytes]);
-    if (head[kVersion] > 1 || address_bytes > sizeof(int64_t)) return;
+    const auto version = static_cast<unsigned char>(head[kVersion]);
+    if (version > 1 || address_bytes > sizeof(int64_t)) return;
     // The address of the block is the fourth; of none it is all ones.
-    const size_t first_address = head[kVersion] == 0 ? 24 : 28;
+    const size_t first_address = version == 0 ? 24 : 28;
     const std::string_view address(&head[first_address + 3 * address_bytes], address_bytes);
     if (std::ranges::all_of(address, [](char byte) { return byte == '\xff'; })) return;
     fail(ExitCode::kData, path,

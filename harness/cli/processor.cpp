@@ -1,5 +1,9 @@
 #include "harness/cli/processor.h"
 
+#ifdef __aarch64__
+#include <sys/auxv.h>
+#endif
+
 #include <cstring>
 
 namespace bertha {
@@ -37,6 +41,15 @@ const char* missing_feature(const char* const* features) {
     {"avx512fp16", __builtin_cpu_supports("avx512fp16") != 0},
 #endif
   };
+#elif defined(__aarch64__)
+  const Feature known[] = {
+      {"atomics", (getauxval(AT_HWCAP) & HWCAP_ATOMICS) != 0},
+      {"sve", (getauxval(AT_HWCAP) & HWCAP_SVE) != 0},
+      {"sve2", (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0},
+  };
+#else
+  const Feature known[] = {{"", false}};  // no names for other processors
+#endif
   for (; *features != nullptr; ++features) {
     bool is_here = false;
     for (const Feature& feature : known) {
@@ -45,9 +58,6 @@ const char* missing_feature(const char* const* features) {
     if (!is_here) return *features;
   }
   return nullptr;
-#else
-  return *features;  // features are those of x86-64, so there is none
-#endif
 }
 
 }  // namespace bertha

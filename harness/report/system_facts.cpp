@@ -47,6 +47,14 @@ std::string line_of(const fs::path& path) {
   return line;
 }
 
+/// On aarch64 /proc/cpuinfo has numbers instead of a name: implementer (0x41 = Arm) and part.
+std::string cpu_model(const std::string& cpuinfo) {
+  const std::string name = value_of(cpuinfo, "model name", ':');
+  const std::string part = value_of(cpuinfo, "CPU part", ':');
+  if (name != "unknown" || part == "unknown") return name;
+  return "CPU implementer " + value_of(cpuinfo, "CPU implementer", ':') + ", part " + part;
+}
+
 double number_in(const std::string& text) {
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -143,7 +151,7 @@ HostFacts read_host_facts(const std::string& root) {
       .host = host_name(),
       .operating_system = value_of(root + "/etc/os-release", "PRETTY_NAME", '='),
       .kernel = named ? std::string(names.sysname) + " " + names.release : "unknown",
-      .cpu_model = value_of(root + "/proc/cpuinfo", "model name", ':'),
+      .cpu_model = cpu_model(root + "/proc/cpuinfo"),
       .logical_cpus = static_cast<int64_t>(std::thread::hardware_concurrency()),
       .caches = caches_of(processors / "cpu0"),
       .memory_bytes = pages > 0 && page_bytes > 0 ? pages * page_bytes : 0,

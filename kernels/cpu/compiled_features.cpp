@@ -56,6 +56,15 @@ const char* const kCompiledFeatures[] = {
 #if defined(__AVX512FP16__) && __GNUC__ >= 12  // older compilers cannot ask the processor for it
     "avx512fp16",
 #endif
+#ifdef __ARM_FEATURE_ATOMICS
+    "atomics",
+#endif
+#ifdef __ARM_FEATURE_SVE
+    "sve",
+#endif
+#ifdef __ARM_FEATURE_SVE2
+    "sve2",
+#endif
     nullptr};
 
 }  // namespace bertha

@@ -16,9 +16,9 @@ std::unique_ptr<Device> make_cpu_device(int threads);
 /// Operations that run at once, on the threads of `device`, which must outlive them.
 std::unique_ptr<Ops> make_cpu_ops(Device& device, Stream& stream);
 
-/// Instruction sets beyond plain x86-64 that these operations were compiled to, by GCC's names and
-/// with null at the end; none without BERTHA_NATIVE. A processor that lacks one ends the program
-/// (SIGILL).
+/// Instruction sets beyond plain x86-64 or ARMv8 that these operations were compiled to, by GCC's
+/// names (Linux's on ARM) and with null at the end; none without BERTHA_NATIVE. A processor that
+/// lacks one ends the program (SIGILL).
 extern const char* const kCompiledFeatures[];
 
 }  // namespace bertha

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -41,7 +42,7 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
 void make_operations_without_memory() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{200} << 20);
+  const rlim_t bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{200} << 20);
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   try {

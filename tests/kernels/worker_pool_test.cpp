@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -87,7 +88,7 @@ TEST(WorkerPool, RethrowsInTheCallerAndWorksOn) {
 void start_too_many_threads() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t bytes = static_cast<rlim_t>(pages) * 4096 + (rlim_t{64} << 20);
+  const rlim_t bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
   const rlimit limit{bytes, bytes};
   setrlimit(RLIMIT_AS, &limit);
   try {

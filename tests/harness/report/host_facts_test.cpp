@@ -50,6 +50,14 @@ TEST(HostFacts, AMachineOfTwoSocketsAndTwoThreadsPerCore) {
   EXPECT_GT(facts.memory_bytes, 0);
 }
 
+TEST(HostFacts, AnAarch64ProcessorHasNumbersInsteadOfAName) {
+  const TempFolder root;  // as Linux shows a Neoverse V2, the processor of the GB200
+  put(root, "proc/cpuinfo",
+      "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd sve2\nCPU implementer\t: 0x41\n"
+      "CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\nCPU revision\t: 0");
+  EXPECT_EQ(read_host_facts(root.path()).cpu_model, "CPU implementer 0x41, part 0xd4f");
+}
+
 TEST(HostFacts, PortsThatAreUpAreCountedBySpeed) {
   const TempFolder root;
   const auto adapter = [&](const std::string& name, const std::string& state) {
