@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-enum { BERTHA_ABI_VERSION = 1 }; /* of this header */
+enum { BERTHA_ABI_VERSION = 2 }; /* of this header */
 
 typedef enum BerthaStatus {
   BERTHA_OK = 0,
@@ -58,21 +58,22 @@ typedef struct BerthaDropout {
 typedef struct BerthaSoftmaxFwd {
   BerthaTensor x, bias, mask, y, dropped, kept_mask;
   BerthaDropout dropout;
-  float scale;    /* 1: x as it is; 0 makes rows uniform */
+  double scale;   /* 1: x as it is; 0 makes rows uniform */
   int32_t is_log; /* 1: log-softmax */
+  int32_t unused; /* 0 */
 } BerthaSoftmaxFwd;
 
 typedef struct BerthaSoftmaxBwd {
   BerthaTensor dy, y, kept_mask, dx;
   BerthaDropout dropout;
-  float scale;
+  double scale;
   int32_t is_log;
+  int32_t unused;
 } BerthaSoftmaxBwd;
 
 typedef struct BerthaLayerNormFwd {
   BerthaTensor x, gamma, beta, y, mean, rstd, residual, sum;
-  float epsilon;
-  int32_t unused; /* 0 */
+  double epsilon; /* 0 or more */
 } BerthaLayerNormFwd;
 
 typedef struct BerthaLayerNormBwd {

@@ -50,7 +50,7 @@ Deviations deviations(const T* x, int64_t columns, double from) {
 
 /// Two passes in f64.
 template <class T>
-RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
+RowStatistics<T> row_statistics(const T* x, int64_t columns, double epsilon) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]);
@@ -58,8 +58,7 @@ RowStatistics<T> row_statistics(const T* x, int64_t columns, float epsilon) {
   const auto [differences, squares] = deviations(x, columns, static_cast<double>(mean));
   const double rest = differences / static_cast<double>(columns);
   const double variance = std::max(0.0, squares / static_cast<double>(columns) - rest * rest);
-  return {mean, static_cast<T>(1.0 / std::sqrt(variance + static_cast<double>(epsilon))),
-          static_cast<T>(rest)};
+  return {mean, static_cast<T>(1.0 / std::sqrt(variance + epsilon)), static_cast<T>(rest)};
 }
 
 /// gamma or beta of a LayerNorm; without data, the same value for every column.
@@ -89,7 +88,7 @@ class RowNorm {
         beta_(args.beta, columns_, T{0}),
         mean_(args.mean.has_data() ? args.mean.template as<T>() : nullptr),
         rstd_(args.rstd.has_data() ? args.rstd.template as<T>() : nullptr),
-        epsilon_(args.epsilon) {}
+        epsilon_(static_cast<double>(args.epsilon)) {}
 
   /// y = (x - mean) * rstd * gamma + beta of one row, io [columns], and its statistics. y may be x.
   void run(int64_t row, const T* x, T* y) const {
@@ -113,7 +112,7 @@ class RowNorm {
   ColumnParameter<T> beta_;
   T* mean_;
   T* rstd_;
-  float epsilon_;
+  double epsilon_;
 };
 
 /// The LayerNorm of an operation's backward pass, row by row.

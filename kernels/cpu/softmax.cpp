@@ -20,8 +20,7 @@ using Doubles = std::vector<double>;
 template <class T>
 class RowSource {
  public:
-  explicit RowSource(const SoftmaxFwd& args)
-      : x_(args.x.as<T>()), scale_(static_cast<double>(args.scale)) {
+  explicit RowSource(const SoftmaxFwd& args) : x_(args.x.as<T>()), scale_(args.scale) {
     if (args.bias.has_data()) {
       bias_ = args.bias.as<T>();
       bias_rows_ = RowBroadcast(args.bias, args.x);
@@ -142,7 +141,7 @@ void run_backward(WorkerPool& pool, const SoftmaxBwd& args) {
         g[column] =
             factor == 0.0f ? 0.0 : to_double(dy[row * columns + i]) * static_cast<double>(factor);
       }
-      softmax_gradient_row(args.kind, static_cast<double>(args.scale), row_y, g);
+      softmax_gradient_row(args.kind, args.scale, row_y, g);
       for (int64_t i = 0; i < columns; ++i) {
         dx[row * columns + i] = from_double<T>(g[static_cast<size_t>(i)]);
       }

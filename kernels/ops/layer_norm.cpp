@@ -20,7 +20,8 @@ void validate(const LayerNormFwd& args) {
   if (args.mean.has_data() || args.rstd.has_data()) check_statistics(check, args, shape);
   check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
   check.optional_view("beta", args.beta, shape.io, {shape.columns});
-  check.positive("epsilon", static_cast<double>(args.epsilon));
+  check.finite("epsilon", args.epsilon);
+  if (args.epsilon < 0) check.refuse("epsilon", "= ", args.epsilon, ", want 0 or more");
   if (!args.residual.has_data()) return;
   check.views({{"residual", args.residual}, {"sum", args.sum}}, shape.io,
               {shape.rows, shape.columns});

@@ -16,14 +16,14 @@ namespace bertha {
 /// Source    Ba, Kiros, Hinton 2016.
 struct LayerNormFwd {
   static constexpr const char* kName = "layer_norm_fwd";
-  View x;      // io  [R, C]
-  View gamma;  // io  [C]     without data: 1
-  View beta;   // io  [C]     without data: 0
-  View y;      // io  [R, C]  out
-  View mean;   // stat [R]    out; without data, as rstd: not wanted
-  View rstd;   // stat [R]    out
-  float epsilon = 1e-12f;
-  View residual = {};  // io [R, C]       without data: 0
+  View x;                  // io  [R, C]
+  View gamma;              // io  [C]     without data: 1
+  View beta;               // io  [C]     without data: 0
+  View y;                  // io  [R, C]  out
+  View mean;               // stat [R]    out; without data, as rstd: not wanted
+  View rstd;               // stat [R]    out
+  double epsilon = 1e-12;  // 0 or more
+  View residual = {};      // io [R, C]       without data: 0
   View sum = {};  // io [R, C]  out  x + residual, rounded: what is normalized, and backward's x
 };
 

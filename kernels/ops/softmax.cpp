@@ -28,7 +28,7 @@ void check_broadcast(const ArgumentCheck& check, const char* field, const View& 
 
 template <class Args>
 void check_dropout(const ArgumentCheck& check, const Args& args, const View& x) {
-  check.finite("scale", static_cast<double>(args.scale));
+  check.finite("scale", args.scale);
   check.dropout(args.dropout);
   if (args.dropout.probability == 0.0f) return;
   if (args.kind != SoftmaxKind::kSoftmax) {

@@ -34,7 +34,7 @@ struct SoftmaxFwd {
   View dropped;    // io [.., C]  out     not touched at probability 0
   View kept_mask;  // u8 [R, W / 8]  out  not touched at probability 0
   SoftmaxKind kind = SoftmaxKind::kSoftmax;
-  float scale = 1.0f;
+  double scale = 1.0;
   Dropout dropout = {};
 };
 
@@ -52,7 +52,7 @@ struct SoftmaxBwd {
   View kept_mask;  // u8 [R, W / 8]  not read at probability 0
   View dx;         // io [.., C]  out
   SoftmaxKind kind = SoftmaxKind::kSoftmax;
-  float scale = 1.0f;
+  double scale = 1.0;
   Dropout dropout = {};
 };
 

@@ -19,7 +19,7 @@ struct Arguments {
   PyObject* operator[](int i) const { return values[i]; }
   int32_t flag(int i) const { return values[i] == Py_True ? 1 : 0; }
   int64_t integer(int i) const { return PyLong_AsLongLong(values[i]); }
-  float real(int i) const { return static_cast<float>(PyFloat_AsDouble(values[i])); }
+  double real(int i) const { return PyFloat_AsDouble(values[i]); }
 };
 
 /// The results of a call that ran; None in the place of those that were not wanted.
@@ -222,8 +222,8 @@ PyObject* batch_norm_relu(const Arguments& a) {
   args.mean = call.of_channels(a[8]);
   args.rstd = call.of_channels(a[9]);
   args.uses_running = a.flag(10);
-  args.momentum = a.real(11);
-  args.epsilon = a.real(12);
+  args.momentum = static_cast<float>(a.real(11));
+  args.epsilon = static_cast<float>(a.real(12));
   return results_if(call.run(bertha_batch_norm_relu_fwd, args));
 }
 

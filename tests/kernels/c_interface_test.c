@@ -81,6 +81,52 @@ static void test_layer_norm(BerthaKernels* kernels) {
   expect_values(dgamma, of_gamma, 2, "gradient of gamma");
 }
 
+static void expect_double(double found, double wanted, const char* what) {
+  if (fabs(found - wanted) <= 4e-16 * fabs(wanted)) return;
+  ++failures;
+  fprintf(stderr, "FAILED: %s: %.17g, want %.17g\n", what, found, wanted);
+}
+
+static BerthaTensor doubles(double* data, int64_t columns) {
+  return tensor(data, BERTHA_F64, 2, 1, columns, 0);
+}
+
+/* Wanted: from 40 decimal digits. Numbers rounded to f32 on the way change the ninth. */
+static void test_double_precision(BerthaKernels* kernels) {
+  double x[2], y[2], dx[2], mean[1], rstd[1], dy[2] = {1.0, 0.0};
+  const struct {
+    double x, epsilon, y, rstd;
+  } rows[] = {{0.001, 1e-5, 0.30151134457776363, 301.5113445777636},
+              {1e-6, 1e-12, 0.7071067811865475, 707106.7811865476},
+              {1.0, 0.0, 1.0, 1.0}};
+  for (int i = 0; i < 3; ++i) {
+    x[1] = rows[i].x;
+    x[0] = -x[1];
+    const BerthaLayerNormFwd norm = {.x = doubles(x, 2),
+                                     .y = doubles(y, 2),
+                                     .mean = tensor(mean, BERTHA_F64, 1, 1, 0, 0),
+                                     .rstd = tensor(rstd, BERTHA_F64, 1, 1, 0, 0),
+                                     .epsilon = rows[i].epsilon};
+    expect(bertha_layer_norm_fwd(kernels, NULL, &norm) == BERTHA_OK, bertha_error(kernels));
+    expect_double(y[1], rows[i].y, "LayerNorm of doubles");
+    expect_double(rstd[0], rows[i].rstd, "its rstd");
+  }
+  x[0] = x[1] = 2.0;
+  const BerthaLayerNormFwd constant = {.x = doubles(x, 2), .y = doubles(y, 2), .epsilon = 0.0};
+  expect(bertha_layer_norm_fwd(kernels, NULL, &constant) == BERTHA_OK, bertha_error(kernels));
+  expect(isnan(y[0]) && isnan(y[1]), "a constant row without epsilon is NaN, as in PyTorch");
+
+  x[0] = 0.0;
+  x[1] = 10.0;
+  const BerthaSoftmaxFwd softmax = {.x = doubles(x, 2), .y = doubles(y, 2), .scale = 0.1};
+  expect(bertha_softmax_fwd(kernels, NULL, &softmax) == BERTHA_OK, bertha_error(kernels));
+  expect_double(y[1], 0.7310585786300049, "softmax of doubles");
+  const BerthaSoftmaxBwd backward = {
+      .dy = doubles(dy, 2), .y = doubles(y, 2), .dx = doubles(dx, 2), .scale = 0.1};
+  expect(bertha_softmax_bwd(kernels, NULL, &backward) == BERTHA_OK, bertha_error(kernels));
+  expect_double(dx[1], -0.019661193324148184, "its gradient");
+}
+
 static void test_prelu(BerthaKernels* kernels) {
   float x[2] = {-2.0f, 4.0f}, slope[1] = {0.25f}, y[2], dx[2], dslope[1], dy[2] = {1.0f, 1.0f};
   const float wanted[2] = {-0.5f, 4.0f}, gradient[2] = {0.25f, 1.0f}, of_slope[1] = {-2.0f};
@@ -198,6 +244,7 @@ int main(void) {
   expect(bertha_open_cpu(2, &kernels) == BERTHA_OK, "CPU");
   test_softmax(kernels);
   test_layer_norm(kernels);
+  test_double_precision(kernels);
   test_prelu(kernels);
   test_batch_norm(kernels);
   test_refusals(kernels);

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "kernels/row_ops.h"
@@ -18,7 +19,10 @@ TEST(Validation, LayerNormOptionalFields) {
   expect_refused(forward, &LayerNormFwd::mean, f32({kTokens}), {"mean", "want f64 [5]"});
   expect_refused(forward, &LayerNormFwd::rstd, View(), {"rstd", "want f64 [5]"});
   forward.mean = forward.rstd = View();
+  forward.epsilon = 0.0;
   expect_accepted(forward);
+  expect_refused(forward, &LayerNormFwd::epsilon, -1e-5, {"epsilon", "want 0 or more"});
+  expect_refused(forward, &LayerNormFwd::epsilon, std::nan(""), {"epsilon", "finite"});
   forward.residual = forward.x;
   expect_refused<LayerNormFwd>(forward, [](auto&) {}, {"sum", "want f64 [5,3]"});
   forward.sum = forward.x;

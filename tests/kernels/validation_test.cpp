@@ -31,7 +31,7 @@ void expect_norm_checked(const Forward& good) {
   expect_refused(good, &Forward::beta, wrong, {"beta", "[9]"});
   expect_refused(good, &Forward::mean, wrong, {"mean", "[9]"});
   expect_refused(good, &Forward::rstd, wrong, {"rstd", "[9]"});
-  expect_refused(good, &Forward::epsilon, 0.0f, {"epsilon", "above 0"});
+  expect_refused(good, &Forward::epsilon, -0.25f, {"epsilon"});
 }
 
 template <class Backward>
@@ -54,6 +54,7 @@ TEST(Validation, EmbeddingFwd) {
   expect_refused(embedding_fwd(), &Args::y, f32({kTokens, 12}), {"H", "12", "multiple of 8"});
   expect_refused(embedding_fwd(), &Args::mean, no_data({kTokens}), {"mean", "no data"});
   expect_norm_checked(embedding_fwd());
+  expect_refused(embedding_fwd(), &Args::epsilon, 0.0f, {"epsilon", "above 0"});
 }
 
 TEST(Validation, EmbeddingBwd) {
@@ -310,6 +311,7 @@ TEST(Validation, ResidualLn) {
                               .dropout = dropout(0.1f)};
   expect_accepted(forward);
   expect_norm_checked(forward);
+  expect_refused(forward, &ResidualLnFwd::epsilon, 0.0f, {"epsilon", "above 0"});
   expect_refused(forward, &ResidualLnFwd::residual, f32({4, kHidden}),
                  {"residual_ln_fwd", "residual", "[4,16]", "want f32 [5,16]"});
   char other[8];

@@ -115,11 +115,11 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
 /// Elements have one size. Rules as softmax_rows.
 template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
-                           float scale, int64_t rows, int64_t columns) {
+                           double scale, int64_t rows, int64_t columns) {
   if (rows == 0) return;
   using Operation = SoftmaxGradientRows<LoadDy, LoadY, Store, kKind>;
   context.state<CompiledAlike<Operation>>();
-  const Operation operation{{dy, y}, dx, scale};
+  const Operation operation{{dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
   const int most = row_vec_elements(columns, dy, y, dx);
   if constexpr (sizeof(typename LoadDy::Element) == 2) {
     if (launch_softmax_rows(context, operation, rows, columns, most)) return;

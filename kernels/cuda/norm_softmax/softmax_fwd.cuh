@@ -116,7 +116,7 @@ ResultStore<T> result_store(const SoftmaxFwd& args) {
 template <class T>
 void softmax_forward(CudaContext& context, const SoftmaxFwd& args, int64_t rows, int64_t columns) {
   const MatrixStore<T> y{elements<T>(args.y)};
-  const bool is_plain = args.scale == 1.0f && !args.bias.has_data() && !args.mask.has_data() &&
+  const bool is_plain = args.scale == 1.0 && !args.bias.has_data() && !args.mask.has_data() &&
                         args.dropout.probability == 0.0f;
   dispatch_kind(args.kind, [&](auto kind) {
     if constexpr (sizeof(T) == 2) {

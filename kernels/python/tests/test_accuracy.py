@@ -195,7 +195,7 @@ def test_empty_misaligned_and_strided_inputs(dtype, device):
         for dim in range(-2, 2):
             assert_close(bk.softmax(x, dim), torch.softmax(x.double().cpu(), dim), 66, 1.0)
         columns = x.shape[-1]
-        epsilon = 2.0 ** -10  # a float32 in the kernels
+        epsilon = 2.0 ** -10
         wanted = F.layer_norm(x.double().cpu(), [columns], eps=epsilon)
         assert_close(bk.layer_norm(x, [columns], eps=epsilon), wanted, 16, 16.0)
         if dtype != torch.float64:
@@ -232,6 +232,17 @@ def test_layouts_stay(device):
     dense = bk.BatchNormAddReLU(8).to(device)
     torch.testing.assert_close(norm(x, x), dense(x.contiguous(), x.contiguous()))
     torch.testing.assert_close(norm.running_var, dense.running_var)
+
+
+@pytest.mark.parametrize("half, eps, wanted", [(0.001, 1e-5, 0.30151134457776363),
+                                              (1e-6, 1e-12, 0.7071067811865475), (1.0, 0.0, 1.0)])
+def test_layer_norm_of_float64_takes_eps_as_it_is(half, eps, wanted, device):
+    x = torch.tensor([[-half, half]], dtype=torch.float64, device=device)
+    for rows in (x, x.clone().requires_grad_()):  # without and with statistics
+        y = bk.layer_norm(rows, [2], eps=eps).detach()
+        assert_close(y, torch.tensor([[-wanted, wanted]], dtype=torch.float64), 4)
+    if eps == 0:
+        assert bk.layer_norm(torch.zeros_like(x), [2], eps=eps).isnan().all()
 
 
 def test_float64_is_refused_where_there_is_none(device):

@@ -44,7 +44,7 @@ def log_softmax(input, dim=-1, dtype=None):
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm of an input [.., *normalized_shape], of the dtypes of softmax.
     Parameters of another dtype are rounded to the input's, and so are their gradients. eps has to be
-    above 0 and is rounded to float32."""
+    0 or more."""
     if not _is_compiling():
         y = c.direct_layer_norm(input, weight, bias, normalized_shape, eps,
                                 torch_ops.record_layer_norm)
