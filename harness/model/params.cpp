@@ -57,6 +57,7 @@ class TableBuilder {
                     .param_class = param_class,
                     .layer = layer,
                     .decay = decays(param_class, rule_),
+                    .has_gradient = has_gradient_,
                     .norm_parts = norm_parts,
                     .offset = table_.elements,
                     .elements = 1};
@@ -79,10 +80,14 @@ class TableBuilder {
   /// What is added from here on is the next part.
   void begin_part() { table_.part_begins.push_back(table_.elements); }
 
+  /// Of what is added from here on.
+  void set_gradient(bool has_gradient) { has_gradient_ = has_gradient; }
+
   ParamTable take() { return std::move(table_); }
 
  private:
   DecayRule rule_;
+  bool has_gradient_ = true;
   ParamTable table_;
 };
 
@@ -182,7 +187,7 @@ View ParamTable::view(const ParamInfo& param, void* flat, DType dtype) const {
                                  : View(data, dtype, {param.shape[0], param.shape[1]});
 }
 
-ParamTable make_param_table(const Dims& dims, DecayRule rule) {
+ParamTable make_param_table(const Dims& dims, DecayRule rule, double nsp_weight) {
   TableBuilder builder(rule);
   builder.begin_part();
   builder.add("embeddings.word.weight", {dims.V, dims.H}, ParamClass::kEmbedding);
@@ -194,10 +199,13 @@ ParamTable make_param_table(const Dims& dims, DecayRule rule) {
     add_encoder_layer(builder, dims, rule, layer);
   }
   builder.begin_part();
+  builder.set_gradient(nsp_weight > 0);
   builder.add_dense("pooler", dims.H, dims.H);
+  builder.set_gradient(true);
   builder.add_dense("mlm.transform", dims.H, dims.H);
   builder.add_layer_norm("mlm.layer_norm", dims.H, ParamClass::kHeadLnGamma);
   builder.add("mlm.output.bias", {dims.V}, ParamClass::kBias);
+  builder.set_gradient(nsp_weight > 0);
   builder.add_dense("nsp", 2, dims.H);
   return builder.take();
 }

@@ -39,8 +39,9 @@ struct ParamInfo {
   ParamClass param_class = ParamClass::kMatrix;
   int64_t layer = -1;  // -1 outside the encoder
   bool decay = true;
-  int64_t norm_parts = 1;  // equal parts of the first axis with LAMB norms of their own
-  int64_t offset = 0;      // elements from the start of the flat buffer, multiple of 64
+  bool has_gradient = true;  // otherwise no loss depends on it, and the optimizer leaves it alone
+  int64_t norm_parts = 1;    // equal parts of the first axis with LAMB norms of their own
+  int64_t offset = 0;        // elements from the start of the flat buffer, multiple of 64
   int64_t elements = 0;
 };
 
@@ -57,7 +58,8 @@ struct ParamTable {
   View view(const ParamInfo& param, void* flat, DType dtype) const;
 };
 
-ParamTable make_param_table(const Dims& dims, DecayRule rule);
+/// nsp_weight: of the next-sentence loss; at 0 pooler and next-sentence head have no gradient.
+ParamTable make_param_table(const Dims& dims, DecayRule rule, double nsp_weight = 1);
 
 /// Fills a flat f32 host buffer with the initial weights: normal(0, stddev) for matrices and
 /// tables truncated at two deviations, 1 for gammas, 0 for biases and betas, padding rows 0.

@@ -76,7 +76,7 @@ ShardPlan make_shard_plan(const ParamTable& table, const ShardPlanRequest& reque
     const int64_t part_elements = param.elements / param.norm_parts;
     for (int64_t part = 0; part < param.norm_parts; ++part) {
       const int64_t begin = param.offset + part * part_elements;
-      add_overlaps(plan, begin, begin + part_elements, param.decay);
+      if (param.has_gradient) add_overlaps(plan, begin, begin + part_elements, param.decay);
       plan.norm_rows += 1;
     }
   }

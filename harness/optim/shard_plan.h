@@ -30,12 +30,13 @@ struct ShardRange {
 /// first part of the table all at once, last of all. So a bucket ends where that part does, rounded
 /// up to whole lines of every shard: the last sum to begin waits for nothing else.
 struct ShardPlan {
-  int64_t flat_elements = 0;          // P: the table padded to whole lines of every shard
-  int64_t shard_elements = 0;         // N = P / shards
-  int64_t norm_rows = 0;              // X: one for each norm part of each tensor, in table order
-  std::vector<Bucket> buckets;        // tile the flat buffer, ascending
-  std::vector<ShardRange> ranges;     // of this shard, ascending in both, none touches the next
-  std::vector<LambSegment> segments;  // ascending; gaps and padding belong to none
+  int64_t flat_elements = 0;       // P: the table padded to whole lines of every shard
+  int64_t shard_elements = 0;      // N = P / shards
+  int64_t norm_rows = 0;           // X: one for each norm part of each tensor, in table order
+  std::vector<Bucket> buckets;     // tile the flat buffer, ascending
+  std::vector<ShardRange> ranges;  // of this shard, ascending in both, none touches the next
+  // Ascending; gaps, padding and tensors without a gradient belong to none.
+  std::vector<LambSegment> segments;
 };
 
 struct ShardPlanRequest {

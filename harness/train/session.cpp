@@ -53,7 +53,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       kernels(describe_kernels(*this, options)),
-      table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule))) {
+      table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule),
+                             run_config.train.nsp_weight)) {
   if (options.time_operations) {
     auto timed =
         std::make_unique<TimedOps>(std::move(backend.ops), *backend.device, *backend.stream);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <set>
 
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/tolerance.h"
@@ -145,6 +146,59 @@ TEST(TrainStep, TheNextSentenceLossCountsByItsWeight) {
                   100 * tolerance::kModelGradientF32 * at_2)
           << weight;
     }
+  }
+}
+
+/// Names of the tensors whose weights a step changes, and of those whose moments it changes, on any
+/// of `ranks` ranks. All moments are 0.5 before.
+std::set<std::string> changed_by_step(int ranks, double nsp_weight) {
+  const int64_t masked = num_masked(rig_sequences(12));
+  std::set<std::string> changed;
+  std::mutex mutex;
+  run_ranks(ranks, [&](Device& device, Collectives& collectives) {
+    TrainingRig rig(device, collectives, rig_model(), 0.003, false, nsp_weight);
+    float* const m = rig.optimizer.m().as<float>();
+    float* const v = rig.optimizer.v().as<float>();
+    std::fill_n(m, rig.optimizer.shard_elements(), 0.5f);
+    std::fill_n(v, rig.optimizer.shard_elements(), 0.5f);
+    const std::vector<float> before = rig.weights();
+    const bool has_data = collectives.rank() == 0;
+    train_step(rig_step({rig_sequences(has_data ? 12 : 0)}, 12, masked),
+               {.nsp_weight = nsp_weight, .num_ranks = ranks}, rig.step_parts());
+    const std::vector<float> after = rig.weights();
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (const ParamInfo& param : rig.table.params) {
+      const auto first = static_cast<size_t>(param.offset);
+      const auto last = first + static_cast<size_t>(param.elements);
+      for (size_t i = first; i < last; ++i) {
+        if (after[i] != before[i]) changed.insert(param.name + " weights");
+      }
+      for (const ShardRange& range : rig.optimizer.shard_ranges()) {
+        for (int64_t i = 0; i < range.elements; ++i) {
+          const int64_t flat = range.flat_begin + i - param.offset;
+          const int64_t at = range.shard_begin + i;
+          if (flat < 0 || flat >= param.elements || (m[at] == 0.5f && v[at] == 0.5f)) continue;
+          changed.insert(param.name + " moments");
+        }
+      }
+    }
+  });
+  return changed;
+}
+
+TEST(TrainStep, WithoutTheNextSentenceLossItsHeadIsLeftAlone) {
+  std::set<std::string> all, without_head;
+  for (const ParamInfo& param :
+       make_param_table(make_dims(rig_model()), DecayRule::kReference).params) {
+    const bool is_of_head = param.name.starts_with("pooler.") || param.name.starts_with("nsp.");
+    for (const char* part : {" weights", " moments"}) {
+      all.insert(param.name + part);
+      if (!is_of_head) without_head.insert(param.name + part);
+    }
+  }
+  for (const int ranks : {1, 3}) {
+    EXPECT_EQ(changed_by_step(ranks, 1), all);
+    EXPECT_EQ(changed_by_step(ranks, 0), without_head);
   }
 }
 

@@ -30,14 +30,14 @@ inline ModelConfig rig_model(double dropout = 0) {
 /// Model, optimizer and timers of one rank, with fresh weights from a fixed seed.
 struct TrainingRig {
   TrainingRig(Device& rig_device, Collectives& rig_collectives, const ModelConfig& config,
-              double bucket_mib = 100, bool with_fp8 = false)
+              double bucket_mib = 100, bool with_fp8 = false, double nsp_weight = 1)
       : fp8(with_fp8),
         device(&rig_device),
         collectives(&rig_collectives),
         stream(rig_device.make_stream()),
         ops(make_cpu_ops(rig_device, *stream)),
         dims(make_dims(config)),
-        table(make_param_table(dims, DecayRule::kReference)),
+        table(make_param_table(dims, DecayRule::kReference, nsp_weight)),
         optimizer({.base_learning_rate = 0.01, .bucket_mib = bucket_mib}, 100, table,
                   {.device = device,
                    .stream = stream.get(),
