@@ -18,7 +18,7 @@ double ratio(double numerator, int64_t denominator) {
 }  // namespace
 
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
-                               Transport& transport) {
+                               Transport& transport, const std::string& path) {
   // One count per token, and behind them the sequences and the sum of their ids.
   const auto tokens = static_cast<size_t>(vocab_size);
   std::vector<int64_t> counts(tokens + 2, 0);
@@ -41,10 +41,13 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
     facts.num_masked += count;
     most = std::max(most, count);
   }
-  if (facts.num_masked > 0) {
-    facts.constant_answer_accuracy =
-        static_cast<double>(most) / static_cast<double>(facts.num_masked);
+  if (facts.num_masked == 0) {
+    fail(ExitCode::kData, "data.eval (", path, "): none of its ", facts.num_seqs,
+         " sequences has a masked token, so there is no accuracy to measure; give data with masked "
+         "tokens, as `bertha data prepare` makes it");
   }
+  facts.constant_answer_accuracy =
+      static_cast<double>(most) / static_cast<double>(facts.num_masked);
   return facts;
 }
 

@@ -21,11 +21,12 @@ struct EvalSetFacts {
   double constant_answer_accuracy = 0;
 };
 
-/// All ranks call it with their own batches.
+/// All ranks call it with their own batches. `path`: data.eval, for the sentence of an error.
 ///
-/// Errors    Error(kData) on all ranks where these are not together each sequence of one set once.
+/// Errors    Error(kData) on all ranks where these are not together each sequence of one set once,
+///           or where no token is masked: the accuracy of none is undefined.
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
-                               Transport& transport);
+                               Transport& transport, const std::string& path);
 
 /// "uncertain by up to 2.5 percentage points": the standard error of an accuracy over so many
 /// masked tokens is 0.5 / sqrt(masked tokens) at most.

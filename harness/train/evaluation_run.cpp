@@ -99,7 +99,8 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   const std::vector<HostBatch> batches =
       read_eval_batches(eval_config, world.rank(), world.size(), session.batch_memory);
   const std::unique_ptr<Transport> transport = world.make_transport();
-  const EvalSetFacts facts = describe_eval_set(batches, eval_config.model.vocab_size, *transport);
+  const EvalSetFacts facts =
+      describe_eval_set(batches, eval_config.model.vocab_size, *transport, eval_config.data.eval);
   board.enter(0, RunPhase::kEvaluate);
   EvalResult result = evaluate(*session.model, batches, session.parts(),
                                *session.backend.collectives, [&board] { board.beat(); });

@@ -119,7 +119,8 @@ void read_data(TrainingRun& run) {
     open = plan_batches(run);
   });
   std::unique_ptr<Transport> transport = world.make_transport();
-  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *transport);
+  run.eval_set = describe_eval_set(run.eval_batches, run.config.model.vocab_size, *transport,
+                                   run.config.data.eval);
   run.pipeline = open(std::move(transport), run.session->batch_memory);
 }
 

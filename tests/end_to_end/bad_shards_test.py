@@ -141,6 +141,21 @@ class BadShards(EndToEnd):
         self.bend("label_beyond_vocabulary", bent)
         self.check(self.data.train, bent, "3000", ranks=0, data__eval=bent)
 
+    def test_an_evaluation_set_without_a_masked_token(self):
+        bent = self.scratch / "part_unmasked.hdf5"
+        self.bend("nothing_masked", bent)
+        text = "none of its 40 sequences has a masked token"
+        for ranks in (0, 2):
+            self.check(self.data.train, bent, text, ranks=ranks, data__eval=bent)
+        _, checkpoint = self.train_once()
+        for ranks in (0, 2):
+            done = bertha("eval", "--checkpoint", checkpoint, *self.data.config(data__eval=bent),
+                          ranks=ranks)
+            self.assert_failure(done, 4, bent, text)
+            self.assertNotIn("accuracy  ", done.out)
+        folder = self.folder_with(lambda path: shutil.copy(bent, path))  # training has other masks
+        self.train(self.new_folder(), ranks=2, data__train=folder, train__max_steps=2)
+
     def test_sequences_longer_than_told(self):
         self.check(self.data.train, "32 tokens", "1 to 16", ranks=0,
                    data__max_seq_tokens=16)

@@ -37,6 +37,12 @@ const std::map<std::string, Bend>& bends() {
        }},
       {"wrong_dtype",
        [](Shard& shard) { dataset_of(shard, names::kInputIds).element = Hdf5Element::kI8; }},
+      {"nothing_masked",
+       [](Shard& shard) {
+         for (const char* name : {names::kMaskedPositions, names::kMaskedIds}) {
+           for (auto& row : dataset_of(shard, name).values) row.clear();
+         }
+       }},
       {"no_samples",
        [](Shard& shard) {
          for (RawDataset& dataset : shard) dataset.values.clear();

@@ -106,13 +106,25 @@ TEST(EvalSet, TheConstantAnswerIsTheMostFrequentTokenOfAllRanks) {
     } else {
       batches.push_back(labelled({7, 7, 36}, 2));
     }
-    const EvalSetFacts facts = describe_eval_set(batches, 37, transport);
+    const EvalSetFacts facts = describe_eval_set(batches, 37, transport, "eval");
     EXPECT_EQ(facts.num_seqs, 3);
     EXPECT_EQ(facts.num_masked, 8);
     EXPECT_EQ(facts.constant_answer_accuracy, 4.0 / 8.0);
   });
-  ThreadWorld alone(1);
-  EXPECT_EQ(describe_eval_set({}, 37, alone.transport(0)).constant_answer_accuracy, 0);
+}
+
+TEST(EvalSet, ASetWithoutAMaskedTokenIsRefusedOnAllRanks) {
+  run_thread_ranks(2, [&](Transport& transport) {
+    HostBatch batch;
+    std::vector<int32_t> labels{5};
+    batch.sample_ids = {transport.rank()};
+    batch.num_seqs = 1;
+    const auto describe = [&] { describe_eval_set({&batch, 1}, 37, transport, "some/eval"); };
+    EXPECT_THAT(error_of(describe, ExitCode::kData),
+                ::testing::HasSubstr("some/eval): none of its 2 sequences has a masked token"));
+    if (transport.rank() == 1) batch.masked_labels = labels;
+    EXPECT_EQ(error_of(describe), "no error");
+  });
 }
 
 // Of 11 sequences on one node and 7 on another: the first half of these, the second of those.
@@ -121,10 +133,12 @@ TEST(EvalSet, PartsOfDifferentSetsAreRefusedOnAllRanks) {
     std::vector<std::string> errors(2);
     run_thread_ranks(2, [&](Transport& transport) {
       HostBatch batch;
+      std::vector<int32_t> labels{5};
       batch.sample_ids = transport.rank() == 0 ? first : second;
       batch.num_seqs = std::ssize(batch.sample_ids);
+      batch.masked_labels = labels;
       errors[static_cast<size_t>(transport.rank())] = error_of([&] {
-        describe_eval_set({&batch, 1}, 37, transport);
+        describe_eval_set({&batch, 1}, 37, transport, "eval");
       });
     });
     EXPECT_EQ(errors[0], errors[1]);
