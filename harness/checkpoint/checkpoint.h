@@ -26,6 +26,9 @@ struct DataPosition {
   std::string order;          // data.order
   int64_t window_shards = 0;  // data.window_shards
   std::string identity;       // md5 over names and bytes of the training shards
+  std::string content = {};   // md5 over these and the hashes in their manifest; "" = not known
+  std::string eval_identity = {};  // of data.eval and eval.max_samples; "" = not known
+  std::string eval_content = {};   // likewise with hashes
   // Of the published order, which depends on them; 0 = of another, or not known.
   int64_t ranks = 0;
   int64_t micro_batches = 0;  // train.accumulation_steps

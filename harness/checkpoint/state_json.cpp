@@ -63,6 +63,12 @@ DataPosition position_from_json(const JsonField& field) {
   position.order = field["order"].text();
   position.window_shards = counter(field["window_shards"]);
   position.identity = field["identity"].text();
+  const auto read_if_there = [&](const char* name, std::string& text) {
+    if (field.contains(name)) text = field[name].text();
+  };
+  read_if_there("content", position.content);
+  read_if_there("eval_identity", position.eval_identity);
+  read_if_there("eval_content", position.eval_content);
   if (field.contains("ranks")) {
     position.ranks = counter(field["ranks"]);
     position.micro_batches = counter(field["micro_batches"]);
@@ -112,6 +118,12 @@ std::string to_json(const TrainingState& state) {
                  {"identity", state.data.identity}}},
                {"optimizer", lamb_to_json(state.lamb)},
                {"evals", evals}};
+  const auto write_if_known = [&](const char* name, const std::string& text) {
+    if (!text.empty()) json["data"][name] = text;
+  };
+  write_if_known("content", state.data.content);
+  write_if_known("eval_identity", state.data.eval_identity);
+  write_if_known("eval_content", state.data.eval_content);
   if (state.data.ranks > 0) {
     json["data"]["ranks"] = state.data.ranks;
     json["data"]["micro_batches"] = state.data.micro_batches;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "data/files/hashing.h"
@@ -10,6 +11,7 @@
 #include "data/format/shard_names.h"
 #include "data/pipeline/agreement.h"
 #include "data/pipeline/synthetic_pipeline.h"
+#include "harness/train/data_check.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"
 
@@ -60,6 +62,28 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
   };
 }
 
+/// The md5 over `choice`, names and sizes of the shards, and over these and the hashes that their
+/// manifest states; "" without a manifest.
+std::pair<std::string, std::string> identity_of(const Config& config, const std::string& data_path,
+                                                const std::string& choice) {
+  const std::vector<std::string> shards = list_shards(data_path);
+  const std::vector<std::string> hashes = known_hashes(config, shards);
+  std::string names = choice, contents = choice;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    std::error_code error;
+    const uintmax_t bytes = std::filesystem::file_size(shards[i], error);
+    if (error) {
+      fail(ExitCode::kData, shards[i], ": its size cannot be read (", error.message(),
+           "); check the folder's permissions.");
+    }
+    const std::string line =
+        concat(std::filesystem::path(shards[i]).filename().string(), " ", bytes);
+    names += line + "\n";
+    if (!hashes.empty()) contents += concat(line, " ", hashes[i], "\n");
+  }
+  return {md5_of_text(names), hashes.empty() ? "" : md5_of_text(contents)};
+}
+
 }  // namespace
 
 LengthHistogram synthetic_lengths(const DataConfig& data) {
@@ -101,22 +125,15 @@ std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num
   return make_synthetic_eval_batches(steps, eval.batch_seqs, rank, allocate);
 }
 
-std::string training_data_identity(const Config& config) {
+void identify_data(const Config& config, DataPosition& position) {
   if (config.data.synthetic) {
     const std::string& path = config.data.synthetic_lengths;
-    return md5_of_text("synthetic " + (path.empty() ? "" : read_text_file(path)));
+    position.identity = md5_of_text("synthetic " + (path.empty() ? "" : read_text_file(path)));
+    return;
   }
-  std::string shards;
-  for (const std::string& path : list_shards(config.data.train)) {
-    std::error_code error;
-    const uintmax_t bytes = std::filesystem::file_size(path, error);
-    if (error) {
-      fail(ExitCode::kData, path, ": its size cannot be read (", error.message(),
-           "); check the folder's permissions.");
-    }
-    shards += concat(std::filesystem::path(path).filename().string(), " ", bytes, "\n");
-  }
-  return md5_of_text(shards);
+  std::tie(position.identity, position.content) = identity_of(config, config.data.train, "");
+  std::tie(position.eval_identity, position.eval_content) = identity_of(
+      config, config.data.eval, concat("of ", config.eval.max_samples, " samples at most\n"));
 }
 
 }  // namespace bertha

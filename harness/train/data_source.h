@@ -7,6 +7,7 @@
 
 #include "data/pipeline/pipeline.h"
 #include "data/pipeline/synthetic_steps.h"
+#include "harness/checkpoint/checkpoint.h"
 #include "harness/config/config.h"
 
 namespace bertha {
@@ -35,8 +36,9 @@ OpenPipeline plan_training_data(const Config& config, int64_t first_batch, int64
 std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num_ranks,
                                          const HostAllocator& allocate);
 
-/// The md5 over names and sizes of the training shards, wherever they lie, or over what decides the
-/// lengths of made-up sequences. Errors as above.
-std::string training_data_identity(const Config& config);
+/// Sets what identifies the data of training and evaluation, wherever they lie: names and sizes of
+/// shards, and where the manifest beside them is known (data.verify_manifest) the hashes that it
+/// states; or what decides the lengths of made-up sequences. Reads no shard. Errors as above.
+void identify_data(const Config& config, DataPosition& position);
 
 }  // namespace bertha

@@ -1,10 +1,13 @@
 #include "harness/train/resume.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 
+#include "data/files/hashing.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
@@ -15,6 +18,7 @@
 #include "harness/report/text_format.h"
 #include "harness/train/data_source.h"
 #include "harness/train/eval_and_checkpoint.h"
+#include "kernels/base/joined.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
@@ -52,8 +56,14 @@ void check_same(const std::string& checkpoint, const char* key, const Value& con
        "; set ", key, " to ", saved, " to go on, or checkpoint.resume to never to start anew.");
 }
 
-/// Error(kUsage) when the run would go on from `checkpoint` in other data, or in another order,
-/// than it was trained on: names the key, the value found and the one wanted.
+/// Two values of which both are known.
+bool differ(const std::string& saved, const std::string& configured) {
+  return !saved.empty() && !configured.empty() && saved != configured;
+}
+
+/// Error(kUsage), or of other content Error(kData), when the run would go on from `checkpoint` in
+/// other data, or in another order, than it was trained on: names the key or folder, what was found
+/// and what is wanted.
 void check_data_position(const DataPosition& saved, const DataPosition& configured,
                          const Config& config, const std::string& checkpoint) {
   check_same(checkpoint, "train.global_batch_seqs", configured.global_batch_seqs,
@@ -83,9 +93,40 @@ void check_data_position(const DataPosition& saved, const DataPosition& configur
          "; set data.train to the shards that it was trained on to go on, or ",
          "checkpoint.resume to never to start anew.");
   }
+  if (differ(saved.content, configured.content)) {
+    fail(ExitCode::kData, config.data.train, ": names and sizes are those of the shards that ",
+         checkpoint, " was trained on, but the hashes in the manifest have the md5 ",
+         configured.content, ", want ", saved.content,
+         ": the shards were made again, from other text or with another vocabulary or seed; set ",
+         "data.train to the shards that it was trained on to go on, or ",
+         "checkpoint.resume to never to start anew.");
+  }
 }
 
-void tell_of_resume(TrainingRun& run, const std::string& from) {
+/// What differs in the data of evaluation, as md5s; "" = nothing that is known.
+std::string evaluation_change(const DataPosition& saved, const DataPosition& configured) {
+  if (differ(saved.eval_identity, configured.eval_identity)) {
+    return concat("names and sizes of shards, and eval.max_samples, have the md5 ",
+                  configured.eval_identity, ", before ", saved.eval_identity);
+  }
+  if (!differ(saved.eval_content, configured.eval_content)) return "";
+  return concat("hashes of shards in the manifest have the md5 ", configured.eval_content,
+                ", before ", saved.eval_content);
+}
+
+/// Error(kData) when the words of the run's checkpoints would change.
+void check_same_vocabulary(const Config& config, const std::string& checkpoint) {
+  const std::string& path = config.data.vocab;
+  const std::string kept = checkpoint + "/vocab.txt";
+  if (path.empty() || !fs::exists(kept)) return;
+  const std::string found = sha256_of_file(path), wanted = sha256_of_file(kept);
+  if (found == wanted) return;
+  fail(ExitCode::kData, path, ": has the SHA-256 ", found, ", and ", kept, ", which the run was ",
+       "trained with, has ", wanted, "; set data.vocab to a copy of that one to go on, or ",
+       "checkpoint.resume to never to start anew.");
+}
+
+void tell_of_resume(TrainingRun& run, const std::string& from, const DataPosition& saved) {
   const std::string& resume = run.config.checkpoint.resume;
   run.reporter->event(concat("resumed from ", from, " at step ", run.state.step));
   if (names_a_checkpoint(resume) && from != resume) {
@@ -97,20 +138,32 @@ void tell_of_resume(TrainingRun& run, const std::string& from) {
     run.reporter->warning(
         concat("goes on with other settings than before: ", run.changed_settings));
   }
+  const std::string other_evaluation = evaluation_change(saved, run.state.data);
+  if (!other_evaluation.empty()) {
+    run.reporter->warning(
+        concat("data.eval (", run.config.data.eval,
+               ") is not what the run was evaluated on before: ", other_evaluation,
+               "; earlier evaluations no longer count for the best checkpoint "
+               "and the target"));
+  }
   const std::string change = learning_rate_change(run.config, run.state.lamb);
   if (!change.empty()) run.reporter->warning(change);
 }
 
-void go_on_from(const std::string& from, const DataPosition& position, TrainingRun& run) {
+void go_on_from(const std::string& from, TrainingRun& run) {
   const TrainConfig& train = run.config.train;
   const TrainingState& state = run.state;
-  put_back(run, from);
+  const DataPosition position = state.data;
+  const DataPosition saved = put_back(run, from);
   if (state.seed != static_cast<uint64_t>(train.seed)) {
     fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
          train.seed, "; set train.seed to ", state.seed,
          " to go on, or checkpoint.resume to never to start anew.");
   }
-  on_all_ranks(*run.world, [&] { check_data_position(state.data, position, run.config, from); });
+  on_all_ranks(*run.world, [&] {
+    check_data_position(saved, position, run.config, from);
+    if (run.world->rank() == 0) check_same_vocabulary(run.config, from);
+  });
   run.first_step = state.step;
   run.resumed_step = state.step;
   run.saved_step = state.step;
@@ -118,7 +171,7 @@ void go_on_from(const std::string& from, const DataPosition& position, TrainingR
   run.origin = from;
   run.earlier_seconds = state.training_seconds;
   run.earlier_joules = state.joules;
-  tell_of_resume(run, from);
+  tell_of_resume(run, from, saved);
 }
 
 bool is_in(const std::string& path, const std::string& folder) {
@@ -140,44 +193,55 @@ void keep_origin(const TrainingRun& run) {
 
 void begin_or_go_on(TrainingRun& run) {
   World& world = *run.world;
-  std::string identity;
+  DataPosition& position = run.state.data;
   const std::string from = text_of_first_rank(world, [&] {
     std::string chosen = choose_checkpoint(run);
-    identity = training_data_identity(run.config);
+    identify_data(run.config, position);
     return chosen;
   });
+  const std::array parts{&position.identity, &position.content, &position.eval_identity,
+                         &position.eval_content};
+  std::istringstream lines(
+      world.broadcast(joined(parts, "\n", [](const std::string* part) { return *part; }), 0));
+  for (std::string* part : parts) std::getline(lines, *part);
   const TrainConfig& train = run.config.train;
   const bool is_published = run.config.data.order == "published";
-  const DataPosition position{.global_batch_seqs = train.global_batch_seqs,
-                              .order = run.config.data.order,
-                              .window_shards = run.config.data.window_shards,
-                              .identity = world.broadcast(identity, 0),
-                              .ranks = is_published ? world.size() : 0,
-                              .micro_batches = is_published ? train.accumulation_steps : 0};
+  position.global_batch_seqs = train.global_batch_seqs;
+  position.order = run.config.data.order;
+  position.window_shards = run.config.data.window_shards;
+  position.ranks = is_published ? world.size() : 0;
+  position.micro_batches = is_published ? train.accumulation_steps : 0;
   if (from.empty()) {
-    run.state.data = position;
     put_back(run, "");
   } else {
-    go_on_from(from, position, run);
+    go_on_from(from, run);
   }
 }
 
-void put_back(TrainingRun& run, const std::string& checkpoint) {
+DataPosition put_back(TrainingRun& run, const std::string& checkpoint) {
   TrainingState& state = run.state;
+  DataPosition data = state.data, saved;
   if (checkpoint.empty()) {
-    const DataPosition data = state.data;
     state = {};
-    state.data = data;
     state.seed = static_cast<uint64_t>(run.config.train.seed);
     run.session->initialize_weights();
   } else {
     state = load_checkpoint(checkpoint, run.session->checkpoint_parts());
+    saved = state.data;
+    if (data.content.empty()) data.content = saved.content;
+    if (!evaluation_change(saved, data).empty()) {
+      state.evals.clear();
+    } else if (data.eval_content.empty()) {
+      data.eval_content = saved.eval_content;
+    }
   }
+  state.data = data;
   run.session->model->set_scale_exponents(state.fp8_scale_exponents);
   run.known_skips = run.recorded_skips = state.lamb.skipped_steps;
   run.most_skips_in_a_row = 0;
   run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
   pass_planned_evals(run);
+  return saved;
 }
 
 void claim_checkpoints(const TrainingRun& run) {

@@ -17,8 +17,9 @@ namespace bertha {
 void begin_or_go_on(TrainingRun& run);
 
 /// Weights, moments, counters and evaluations of a checkpoint; "" = those that a fresh run begins
-/// with. All ranks call it. Errors as above, of the checkpoint alone.
-void put_back(TrainingRun& run, const std::string& checkpoint);
+/// with. Evaluations of other data than those of this run are left out. Returns the position in the
+/// data that the checkpoint states. All ranks call it. Errors as above, of the checkpoint alone.
+DataPosition put_back(TrainingRun& run, const std::string& checkpoint);
 
 /// From here on the checkpoints of the run folder are those of this run: others are set aside, and
 /// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when

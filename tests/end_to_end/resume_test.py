@@ -1,10 +1,13 @@
 """A run that was stopped and resumed ends as if it had not been stopped."""
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 
-from support import EndToEnd, Running, checkpoints, main, records, steps, steps_so_far, tree
+from support import (MAX_MASKED, MAX_SEQ_TOKENS, EndToEnd, Running, bertha, checkpoints, main, must,
+                     records, steps, steps_so_far, tree)
 
 # What a record says about the training itself, not about the clock.
 EXACT = ("samples", "loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "learning_rate",
@@ -157,6 +160,89 @@ class Resume(EndToEnd):
         for file in ours:
             if file.endswith(".safetensors"):
                 self.assertEqual(ours[file], theirs[file], f"{file} differs")
+
+
+class ChangedData(EndToEnd):
+    """A run goes on with the data that it was trained on, wherever they lie, and with no other."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.other = cls.new_folder("other")
+        cls.other.mkdir()
+        cls.vocab = cls.other / "vocab.txt"
+        words = cls.data.vocab.read_text().splitlines()
+        the, stop = words.index("the"), words.index(".")
+        words[the], words[stop] = words[stop], words[the]
+        cls.vocab.write_text("\n".join(words) + "\n")
+        for name, text, more in (("train", cls.data.text, ("--duplication", 2, "--shards", 3)),
+                                 ("eval", cls.data.eval_text, ("--duplication", 1,
+                                                               "--eval-samples", 37))):
+            must("data", "prepare", "--text", text, "--vocab", cls.vocab, "--output",
+                 cls.other / name, "--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq",
+                 MAX_MASKED, *more)
+            ours, theirs = tree(cls.data.folder / name), tree(cls.other / name)
+            shards = [file for file in ours if file.endswith(".hdf5")]
+            assert [len(ours[s]) for s in shards] == [len(theirs[s]) for s in shards]
+            assert all(ours[s] != theirs[s] for s in shards)
+
+    def started(self, ranks=2, **changes):
+        folder = self.new_folder()
+        self.train(folder, ranks=ranks, train__max_steps=2, **changes)
+        return folder
+
+    def go_on(self, folder, last=4, **changes):
+        return bertha("train", *self.data.config(log__run_dir=folder, train__max_steps=last,
+                                                 **changes), ranks=2)
+
+    def state(self, folder):
+        return json.loads((folder / "ckpt" / checkpoints(folder)[-1] / "state.json").read_text())
+
+    def test_data_made_again_with_another_vocabulary_are_refused(self):
+        folder = self.started()
+        done = self.go_on(folder, data__train=self.other / "train", data__vocab=self.vocab,
+                          data__eval=self.other / "eval")
+        self.assert_failure(done, 4, self.other / "train", "step_00000002", "made again",
+                            self.state(folder)["data"]["content"], "checkpoint.resume to never")
+        self.assertEqual(checkpoints(folder), ["step_00000002"])
+        self.assertEqual(self.go_on(folder).code, 0)
+
+    def test_data_that_were_moved_go_on(self):
+        folder = self.started(checkpoint__keep_best=True)
+        for name in ("train", "eval"):
+            shutil.copytree(self.data.folder / name, folder / "moved" / name)
+        done = self.go_on(folder, data__train=folder / "moved/train",
+                          data__eval=folder / "moved/eval")
+        self.assertEqual(done.code, 0, done)
+        self.assertNotIn("data.eval", done.err)
+        self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [2, 4])
+
+    def test_hashes_are_compared_once_they_are_known(self):
+        folder = self.started(data__verify_manifest=False)  # as a checkpoint of before
+        self.assertNotIn("content", self.state(folder)["data"])
+        self.assertEqual(self.go_on(folder).code, 0)
+        done = self.go_on(folder, 6, data__train=self.other / "train", data__vocab="")
+        self.assert_failure(done, 4, self.other / "train", "made again")
+
+    def test_another_vocabulary_is_refused_where_no_manifest_tells_of_it(self):
+        folder = self.started(data__verify_manifest=False)
+        done = self.go_on(folder, data__vocab=self.vocab, data__verify_manifest=False)
+        self.assert_failure(done, 4, self.vocab, "ckpt/step_00000002/vocab.txt", *(
+            hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.vocab, self.data.vocab)))
+
+    def test_other_evaluation_data_are_said_and_start_a_new_comparison(self):
+        for changes in (dict(data__eval=self.other / "eval"), dict(eval__max_samples=20)):
+            folder = self.started(checkpoint__keep_best=True, data__vocab="")
+            self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [2])
+            done = self.go_on(folder, data__vocab="", checkpoint__keep_best=True, **changes)
+            self.assertEqual(done.code, 0, done)
+            self.assertEqual(done.err.count("is not what the run was evaluated on before"), 1, done)
+            self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [4])
+            self.assertEqual((folder / "ckpt/best").readlink().name, "step_00000004")
+            done = self.go_on(folder, 6, data__vocab="", checkpoint__keep_best=True, **changes)
+            self.assertEqual(done.code, 0, done)
+            self.assertNotIn("is not what", done.err)
+            self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [4, 6])
 
 
 if __name__ == "__main__":

@@ -86,6 +86,22 @@ TEST(StateJson, ThePublishedOrderKeepsItsRanksAndMicroBatches) {
   EXPECT_EQ(read.micro_batches, 3);
 }
 
+// Checkpoints of before have names and sizes of the training shards alone.
+TEST(StateJson, WhatIsNotKnownOfTheDataIsLeftOut) {
+  TrainingState state = example_state();
+  for (const char* key : {"content", "eval_identity", "eval_content"}) {
+    EXPECT_EQ(to_json(state).find(key), std::string::npos);
+  }
+  EXPECT_EQ(training_state_from_json(to_json(state), "p").data.content, "");
+  state.data.content = "c0";
+  state.data.eval_identity = "e1";
+  state.data.eval_content = "e2";
+  const DataPosition read = training_state_from_json(to_json(state), "p").data;
+  EXPECT_EQ(read.content, "c0");
+  EXPECT_EQ(read.eval_identity, "e1");
+  EXPECT_EQ(read.eval_content, "e2");
+}
+
 TEST(StateJson, LeftOutBatchesAndTheUsualLossReadBackBitForBit) {
   TrainingState state = example_state();
   for (const char* key : {"batches_left_out", "usual_loss"}) {
