@@ -43,6 +43,11 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
       job.options.insert(*tokenizer);
     }
     job.counts = manifest->counts;
+    std::string hashes;
+    for (const ManifestShard& shard : manifest->shards) {
+      hashes += concat(shard.name, " ", shard.xxh3, "\n");
+    }
+    job.options[kSourceHashes] = md5_of_text(hashes);
   }
   return job;
 }

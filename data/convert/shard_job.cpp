@@ -43,7 +43,9 @@ JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(job.output_dir) {
   const std::string manifest = (folder / kManifestName).string();
   if (fs::exists(manifest)) {
     manifest_ = read_manifest(manifest);
-    check_same_facts(manifest, manifest_.options, job_.options);
+    DataFacts facts = job_.options;
+    if (!manifest_.options.contains(kSourceHashes)) facts.erase(kSourceHashes);
+    check_same_facts(manifest, manifest_.options, facts);
     check_shard_names(manifest);
     already_done_ = are_intact(manifest_.shards, job_.output_dir, job_.num_threads);
     if (already_done_) {

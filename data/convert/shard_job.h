@@ -12,6 +12,10 @@
 
 namespace bertha {
 
+/// The option that states the md5 over names and hashes of the source's shards. Only manifests of
+/// sources with a manifest have it.
+inline constexpr const char* kSourceHashes = "source_hashes_md5";
+
 /// A folder of shards to be made, in a way that a stopped run can be taken up again.
 struct ShardJob {
   std::string output_dir;

@@ -273,6 +273,28 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   EXPECT_THAT(refusal(), HasSubstr("unfinished work of another conversion"));
 }
 
+// Names and sizes stay: shards of fixed lengths.
+TEST_F(Convert, ASourceThatWasMadeAgainIsAnotherSource) {
+  write_source(kVariable);
+  options_.layout = ShardLayout::kFixedLength;
+  convert_data(options_, {});
+  ConvertOptions again = options_;
+  again.source.path = options_.output_dir;
+  again.output_dir = folder_.path("again");
+  Manifest manifest = convert_data(again, {}).manifest;
+  EXPECT_TRUE(convert_data(again, {}).already_done);
+
+  samples_ = example_samples(2500, 8, kLimits);
+  write_source(kVariable);
+  fs::remove_all(options_.output_dir);
+  convert_data(options_, {});
+  EXPECT_THAT(error_of([&] { convert_data(again, {}); }),
+              AllOf(HasSubstr("source_hashes_md5 = "), HasSubstr("another output folder")));
+  manifest.options.erase("source_hashes_md5");  // as in folders of before
+  write_manifest(folder_.path("again/manifest.json"), manifest);
+  EXPECT_TRUE(convert_data(again, {}).already_done);
+}
+
 TEST_F(Convert, NothingOfTheUserIsWrittenOverOrRemoved) {
   write_source(kVariable);
   fs::create_directories(to("work"));
