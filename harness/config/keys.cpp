@@ -215,7 +215,7 @@ std::vector<Key> make_keys() {
       {"cuda.attention", at<&U::attention>, Unit::kNone, {}, {"auto", "grouped", "persistent", "split"},
        "Attention kernels: grouped = a launch per length bucket, on side streams; persistent = one launch (bf16 or fp16, head size 64, model.max_positions up to 512, with attention dropout in multiples of 128; refused elsewhere); split = the same with parts of sequences, for few tokens; auto = the faster supported one, as measured."},
       {"cuda.gelu_gemms", at<&U::gelu_gemms>, Unit::kNone, {}, {"auto", "own", "library"},
-       "Kernels of GEMMs with a GELU: own = Bertha's (bf16 or fp16, model.gelu tanh, model.hidden and model.feed_forward in multiples of 256; refused elsewhere); library = cuBLASLt's; auto = own where supported, from the number of rows at which they were measured to be faster."},
+       "Kernels of GEMMs with a GELU: own = Bertha's (bf16 or fp16, model.hidden and model.feed_forward in multiples of 256; refused elsewhere); library = cuBLASLt's; auto = own where supported, from the number of rows at which they were measured to be faster."},
       {"cuda.embedding_gradient", at<&U::embedding_gradient>, Unit::kNone, {}, {"sorted", "atomic"},
        "Gradient of the word table: f32 sums over tokens sorted by word, reproducible bit for bit, or atomic adds."},
       {"cuda.gemm_plans", at<&U::gemm_plans>, Unit::kNone, {}, {},

@@ -79,19 +79,17 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
 enum class Function : uint8_t { kCopy, kGelu, kGradient };
 
 /// What f(x) is rounded to before fp8: f16 where it is a GELU computed in f16.
-template <class T, Function kFunction, Activation kActivation>
-using Value = std::conditional_t<kFunction == Function::kGelu &&
-                                     kActivation == Activation::kGeluTanh && sizeof(T) == 2,
-                                 __half, T>;
+template <class T, Function kFunction>
+using Value = std::conditional_t<kFunction == Function::kGelu && sizeof(T) == 2, __half, T>;
 
 /// gelu(x), and bytes of its derivative.
 template <class T, Activation kActivation>
 __device__ __forceinline__ auto gelu_of(const Vec<T, kPart>& x, Vec<uint8_t, kPart>& derivative) {
   float values[kPart];
-  if constexpr (sizeof(T) == 2 && kActivation == Activation::kGeluTanh) {
+  if constexpr (sizeof(T) == 2) {
     to_floats(x, values);
     Vec<__half, kPart> halves = to_vec<__half>(values);
-    const uint2 bytes = gelu_instruction::apply_gelu(halves.word);
+    const uint2 bytes = gelu_instruction::apply_gelu<kActivation>(halves.word);
     derivative.word[0] = bytes.x;
     derivative.word[1] = bytes.y;
     return halves;
@@ -232,7 +230,7 @@ __global__ void __launch_bounds__(kThreads)
   const bool has_output = p.sink.q != nullptr || p.transposed != nullptr;
   uint2 bytes[kPart] = {};
   float sums[kPart] = {};
-  using V = Value<T, kFunction, kActivation>;
+  using V = Value<T, kFunction>;
   Fp8Rounding<V, kFormat> rounding(has_output ? *p.sink.scale : 0.0f);
   if (first_row < rows && first_column < columns) {
     round_part<T, V, kFormat, kFunction, kActivation>(p.x, p.derivative, p.sink, first_row,

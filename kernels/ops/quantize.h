@@ -23,8 +23,8 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 /// A matrix x of fp8 is transposed as it is; nothing else is then given or written.
 ///
 /// f(x) is rounded to io before anything else: the outputs are those of an operation that stores it
-/// in io, and of Quantize after it. On a GPU the GELU of tanh of 16 bits is computed in f16, has
-/// that rounding instead, and is an infinity beyond 65,504.
+/// in io, and of Quantize after it. On a GPU a GELU of 16 bits is computed in f16, has that
+/// rounding instead, and is an infinity beyond 65,504.
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.

@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/half.h"
 #include "tests/cuda/linear_case.h"
 #include "tests/support/error_of.h"
+#include "tests/support/exact_gelu.h"
 
 namespace bertha::testing {
 
@@ -30,6 +33,20 @@ inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
 /// By default our own kernels take larger GEMMs only; here, all.
 inline const TestBackend& own_gelu(int sm_count = kAllSms) {
   return gelu_gpu(GeluGemms::kOwn, sm_count);
+}
+
+inline constexpr Activation kGelus[] = {Activation::kGeluTanh, Activation::kGelu};
+
+/// Every finite number of f16 or bf16, and zeros.
+inline HostTensor<float> every_number(DType dtype) {
+  HostTensor<float> numbers({65536});
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto pattern = static_cast<uint16_t>(bits);
+    const float value =
+        dtype == DType::kF16 ? to_float(Half{pattern}) : to_float(BFloat16{pattern});
+    numbers.values[bits] = std::isfinite(value) ? value : 0.0f;
+  }
+  return numbers;
 }
 
 /// Expects that own kernels refuse what `run` does, with this text in the message.

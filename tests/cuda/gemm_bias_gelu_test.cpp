@@ -14,7 +14,9 @@ TEST_F(CudaGemmBiasGelu, MatchesTheReference) {
   for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGeluShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
-        expect_forward(Case(shape, dtype), true, Activation::kGeluTanh, own_gelu(sm_count));
+        for (const Activation gelu : kGelus) {
+          expect_forward(Case(shape, dtype), true, gelu, own_gelu(sm_count));
+        }
       }
     }
   }
@@ -25,11 +27,36 @@ TEST_F(CudaGemmBiasGelu, TakesGeluOfTheStoredPreActivation) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     Case c({300, 64, 256}, dtype);
     c.bias = rounded_to(dtype, scaled(random_tensor({256}, 3), 100.0f));
-    const Forward got = forward(own_gelu(), c, dtype, true, Activation::kGeluTanh);
-    for (int64_t i = 0; i < got.z.elements(); ++i) {
-      const float z = got.z[i];
-      if (std::abs(z) < 10.0f) continue;
-      ASSERT_EQ(got.y[i], z > 0.0f ? z : 0.0f) << name(dtype) << " " << i;
+    for (const Activation gelu : kGelus) {
+      const Forward got = forward(own_gelu(), c, dtype, true, gelu);
+      for (int64_t i = 0; i < got.z.elements(); ++i) {
+        const float z = got.z[i];
+        if (std::abs(z) < 10.0f) continue;
+        ASSERT_EQ(got.y[i], z > 0.0f ? z : 0.0f) << name(dtype) << " " << i;
+      }
+    }
+  }
+}
+
+TEST_F(CudaGemmBiasGelu, EveryNumberHasItsGelu) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    Case c({1, 64, 65536}, dtype);
+    c.x = HostTensor<float>({1, 64});
+    c.bias = every_number(dtype);  // and so z
+    for (const Activation gelu : kGelus) {
+      const Forward got = forward(own_gelu(), c, dtype, true, gelu);
+      EXPECT_EQ(got.z.values, c.bias.values);
+      const double fit = gelu == Activation::kGelu ? tolerance::kGeluFit : 0.0;
+      HostTensor<float> want({1, 65536});
+      std::vector<double> bound;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        const auto z = static_cast<double>(c.bias[i]);
+        const double exact = exact_gelu(z, gelu);
+        want[i] = static_cast<float>(exact);
+        bound.push_back(fit + tolerance::kGeluInstruction * std::abs(z) +
+                        rounding(dtype) * std::abs(exact) + tolerance::kRoundF32);
+      }
+      expect_within(got.y, want, bound, concat(name(dtype), " ", static_cast<int>(gelu)));
     }
   }
 }
@@ -49,27 +76,29 @@ TEST_F(CudaGemmBiasGelu, IsTheSameOnAnyNumberOfSms) {
 }
 
 TEST_F(CudaGemmBiasGelu, AutoTakesItFromItsRoundsOn) {
-  // 256 columns are one tile, so 6 row tiles abreast, and 2 rounds of these.
-  for (const int64_t rows : {11 * 128, 11 * 128 + 1}) {
-    const Case c({rows, 64, 256}, DType::kBF16);
-    const auto run = [&](GeluGemms choice) {
-      return forward(gelu_gpu(choice, kFewSms), c, c.dtype, true, Activation::kGeluTanh);
-    };
-    const Forward want = run(rows == 11 * 128 ? GeluGemms::kLibrary : GeluGemms::kOwn);
-    EXPECT_EQ(run(GeluGemms::kAuto).y.values, want.y.values) << rows;
+  // 256 columns are one tile, so 6 row tiles abreast, and 2 rounds of these; of the exact form 1.
+  for (const Activation gelu : kGelus) {
+    const int64_t most = (gelu == Activation::kGelu ? 5 : 11) * 128;  // of the library
+    for (const int64_t rows : {most, most + 1}) {
+      const Case c({rows, 64, 256}, DType::kBF16);
+      const auto run = [&](GeluGemms choice) {
+        return forward(gelu_gpu(choice, kFewSms), c, c.dtype, true, gelu);
+      };
+      const Forward want = run(rows == most ? GeluGemms::kLibrary : GeluGemms::kOwn);
+      EXPECT_EQ(run(GeluGemms::kAuto).y.values, want.y.values) << rows;
+    }
   }
 }
 
 TEST_F(CudaGemmBiasGelu, WhatItCannotServeIsRefused) {
-  const auto run = [](const Shape& shape, DType dtype, bool with_bias, Activation gelu) {
-    return [=] { forward(own_gelu(), Case(shape, dtype), dtype, with_bias, gelu); };
+  const auto run = [](const Shape& shape, DType dtype, bool with_bias) {
+    return [=] { forward(own_gelu(), Case(shape, dtype), dtype, with_bias, Activation::kGelu); };
   };
   const Shape whole{129, 64, 256};
-  expect_refused(run({129, 64, 264}, DType::kBF16, true, Activation::kGeluTanh), "264 columns");
-  expect_refused(run({129, 72, 256}, DType::kBF16, true, Activation::kGeluTanh), "72 indices");
-  expect_refused(run(whole, DType::kBF16, false, Activation::kGeluTanh), "without a bias");
-  expect_refused(run(whole, DType::kF32, true, Activation::kGeluTanh), "f32");
-  expect_refused(run(whole, DType::kBF16, true, Activation::kGelu), "erf");
+  expect_refused(run({129, 64, 264}, DType::kBF16, true), "264 columns");
+  expect_refused(run({129, 72, 256}, DType::kBF16, true), "72 indices");
+  expect_refused(run(whole, DType::kBF16, false), "without a bias");
+  expect_refused(run(whole, DType::kF32, true), "f32");
   // Products without a GELU are the library's.
   expect_forward(Case({129, 72, 264}, DType::kBF16), true, Activation::kTanh, own_gelu());
 }

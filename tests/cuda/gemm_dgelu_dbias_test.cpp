@@ -21,8 +21,10 @@ TEST_F(CudaGemmDgeluDbias, MatchesTheReference) {
     for (const Shape& shape : kGradientShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
         const Case c(shape, dtype);
-        expect_data_gradient(c, Activation::kGeluTanh, own_gelu(sm_count));
-        expect_bias_below(c, Activation::kGeluTanh, own_gelu(sm_count));
+        for (const Activation gelu : kGelus) {
+          expect_data_gradient(c, gelu, own_gelu(sm_count));
+          expect_bias_below(c, gelu, own_gelu(sm_count));
+        }
       }
     }
   }
@@ -34,6 +36,32 @@ TEST_F(CudaGemmDgeluDbias, RowsBehindWholeRoundsMatchTheReference) {
       const Case c(shape, dtype);
       expect_data_gradient(c, Activation::kGeluTanh, own_gelu(kFewSms));
       expect_bias_below(c, Activation::kGeluTanh, own_gelu(kFewSms));
+    }
+  }
+}
+
+TEST_F(CudaGemmDgeluDbias, EveryNumberHasItsDerivative) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    Case c({1, 65536, 64}, dtype);
+    c.dy = HostTensor<float>({1, 64});
+    c.dy[0] = 1.0f;
+    std::ranges::fill(c.weight.values, 1.0f);
+    HostTensor<float> saved({1, 65536});
+    saved.values = every_number(dtype).values;
+    for (const Activation gelu : kGelus) {
+      const HostTensor<float> got =
+          data_gradient(own_gelu(), c, dtype, saved, c.inputs(), gelu, Accumulate::kNo);
+      const double fit = gelu == Activation::kGelu ? tolerance::kGeluFitDerivative : 0.0;
+      HostTensor<float> want({1, 65536});
+      std::vector<double> bound;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        const double exact = exact_gelu_derivative(static_cast<double>(saved[i]), gelu);
+        want[i] = static_cast<float>(exact);
+        // The derivative is kept in f16.
+        bound.push_back(fit + 4 * tolerance::kGeluInstruction +
+                        (rounding(DType::kF16) + rounding(dtype)) * std::abs(exact));
+      }
+      expect_within(got, want, bound, concat(name(dtype), " ", static_cast<int>(gelu)));
     }
   }
 }
@@ -51,18 +79,20 @@ TEST_F(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
     saved = rounded_to(dtype, saved);
     const HostTensor<float> plain =
         data_gradient(own_gelu(), c, dtype, saved, c.inputs(), Activation::kNone, Accumulate::kNo);
-    const HostTensor<float> got = data_gradient(own_gelu(), c, dtype, saved, c.inputs(),
-                                                Activation::kGeluTanh, Accumulate::kNo);
-    std::vector<double> bound;
-    HostTensor<float> want({300, 256}, 0.0f);
-    for (int64_t i = 0; i < got.elements(); ++i) {
-      want[i] = saved[i] > 0.0f ? plain[i] : 0.0f;
-      // Sums of another order, each rounded once.
-      bound.push_back(saved[i] > 0.0f
-                          ? Case::product_error(64, 1.0) + 2 * rounding(dtype) * std::abs(want[i])
-                          : 0.0);
+    for (const Activation gelu : kGelus) {
+      const HostTensor<float> got =
+          data_gradient(own_gelu(), c, dtype, saved, c.inputs(), gelu, Accumulate::kNo);
+      std::vector<double> bound;
+      HostTensor<float> want({300, 256}, 0.0f);
+      for (int64_t i = 0; i < got.elements(); ++i) {
+        want[i] = saved[i] > 0.0f ? plain[i] : 0.0f;
+        // Sums of another order, each rounded once.
+        bound.push_back(saved[i] > 0.0f
+                            ? Case::product_error(64, 1.0) + 2 * rounding(dtype) * std::abs(want[i])
+                            : 0.0);
+      }
+      expect_within(got, want, bound, concat("far ", name(dtype)));
     }
-    expect_within(got, want, bound, concat("far ", name(dtype)));
   }
 }
 
@@ -100,16 +130,15 @@ TEST_F(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
 }
 
 TEST_F(CudaGemmDgeluDbias, WhatItCannotServeIsRefused) {
-  const auto run = [](const Shape& shape, DType dtype, Activation gelu) {
+  const auto run = [](const Shape& shape, DType dtype) {
     return [=] {
       const Case c(shape, dtype);
-      data_gradient(own_gelu(), c, dtype, c.x, c.inputs(), gelu, Accumulate::kNo);
+      data_gradient(own_gelu(), c, dtype, c.x, c.inputs(), Activation::kGelu, Accumulate::kNo);
     };
   };
-  expect_refused(run({129, 136, 64}, DType::kBF16, Activation::kGeluTanh), "136 columns");
-  expect_refused(run({129, 256, 72}, DType::kBF16, Activation::kGeluTanh), "72 indices");
-  expect_refused(run({129, 256, 64}, DType::kF32, Activation::kGeluTanh), "f32");
-  expect_refused(run({129, 256, 64}, DType::kBF16, Activation::kGelu), "erf");
+  expect_refused(run({129, 136, 64}, DType::kBF16), "136 columns");
+  expect_refused(run({129, 256, 72}, DType::kBF16), "72 indices");
+  expect_refused(run({129, 256, 64}, DType::kF32), "f32");
   // Gradients without a GELU are the library's.
   expect_data_gradient(Case({129, 136, 72}, DType::kBF16), Activation::kTanh, own_gelu());
 }

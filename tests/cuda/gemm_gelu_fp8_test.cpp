@@ -32,6 +32,7 @@ struct Operands {
   Shape shape;
   HostTensor<float> x, weight, bias;
   HostTensor<uint8_t> derivative;  // backward
+  Activation gelu = Activation::kGeluTanh;
 };
 
 struct Result {
@@ -129,7 +130,7 @@ Result forward(const TestBackend& backend, const Operands& of, DType io, float s
   const Inputs in(backend, of, io, DType::kE4M3);
   const Outputs out(backend, of, io, DType::kE4M3, scale);
   Quantize quantize = out.quantize();
-  quantize.activation = Activation::kGeluTanh;
+  quantize.activation = of.gelu;
   if (wanted == Wanted::kEvaluation) quantize.transposed = quantize.derivative = View();
   if (wanted == Wanted::kEveryRow) quantize.live_rows = View();
   backend.ops->run(
@@ -201,44 +202,79 @@ double derivative_of(uint8_t byte) {
 
 using CudaGemmGeluFp8 = NeedsSm90a;
 
+/// z: the pre-activation; sums: of its magnitudes.
+void expect_near(const Result& got, const Result& want, const Operands& of, DType io,
+                 const HostTensor<float>& z, const HostTensor<float>& sums) {
+  double amax_bound = 0;
+  int wrong = 0;
+  for (int64_t i = 0; i < z.elements(); ++i) {
+    const double size = std::abs(static_cast<double>(z[i]));
+    const double z_error =
+        sum_error(sums[i]) + rounding(DType::kF16) * size +
+        rounding(io) * std::abs(static_cast<double>(of.bias[i % of.shape.outputs]));
+    const double error =
+        tolerance::kGeluDerivative * z_error + tolerance::kGeluF16 * std::max(1.0, size);
+    const auto at = static_cast<size_t>(i);
+    const double wanted = value_of(DType::kE4M3, want.q[at]);
+    if (!(std::abs(value_of(DType::kE4M3, got.q[at]) - wanted) <=
+          error + unit(DType::kE4M3, std::abs(wanted) + error))) {
+      ++wrong;
+    }
+    // The derivative changes by less than 0.8 of what z changes by.
+    const double derivative_error =
+        0.8 * z_error + tolerance::kGeluDerivativeF16 + static_cast<double>(kDerivativeStep);
+    if (!(std::abs(derivative_of(got.derivative[at]) - derivative_of(want.derivative[at])) <=
+          derivative_error)) {
+      ++wrong;
+    }
+    amax_bound = std::max(amax_bound, error);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_NEAR(static_cast<double>(got.amax), static_cast<double>(want.amax), amax_bound);
+  EXPECT_EQ(got.saturated, 3);
+}
+
 TEST_F(CudaGemmGeluFp8, ForwardMatchesTheReference) {
   for (const Shape& shape : kShapes) {
-    const Operands of(shape);
+    Operands of(shape);
     const HostTensor<float> z = pre_activation(of);
     const HostTensor<float> sums = pre_activation(magnitudes(of));
-    const Result want = forward(cpu(), of, DType::kF32);
-    for (const DType io : kTypes) {
-      SCOPED_TRACE(text(shape, io));
-      const Result got = forward(own_gelu(), of, io);
-      expect_transposed(got, shape);
-      double amax_bound = 0;
-      int wrong = 0;
-      for (int64_t i = 0; i < z.elements(); ++i) {
-        const double size = std::abs(static_cast<double>(z[i]));
-        const double z_error =
-            sum_error(sums[i]) + rounding(DType::kF16) * size +
-            rounding(io) * std::abs(static_cast<double>(of.bias[i % shape.outputs]));
-        const double error =
-            tolerance::kGeluDerivative * z_error + tolerance::kGeluF16 * std::max(1.0, size);
-        const auto at = static_cast<size_t>(i);
-        const double wanted = value_of(DType::kE4M3, want.q[at]);
-        if (!(std::abs(value_of(DType::kE4M3, got.q[at]) - wanted) <=
-              error + unit(DType::kE4M3, std::abs(wanted) + error))) {
-          ++wrong;
-        }
-        // The derivative changes by less than 0.8 of what z changes by.
-        const double derivative_error =
-            0.8 * z_error + tolerance::kGeluDerivativeF16 + static_cast<double>(kDerivativeStep);
-        if (!(std::abs(derivative_of(got.derivative[at]) - derivative_of(want.derivative[at])) <=
-              derivative_error)) {
-          ++wrong;
-        }
-        amax_bound = std::max(amax_bound, error);
+    for (const Activation gelu : kGelus) {
+      of.gelu = gelu;
+      const Result want = forward(cpu(), of, DType::kF32);
+      for (const DType io : kTypes) {
+        SCOPED_TRACE(concat(text(shape, io), " ", static_cast<int>(gelu)));
+        const Result got = forward(own_gelu(), of, io);
+        expect_transposed(got, shape);
+        expect_near(got, want, of, io, z, sums);
       }
-      EXPECT_EQ(wrong, 0);
-      EXPECT_NEAR(static_cast<double>(got.amax), static_cast<double>(want.amax), amax_bound);
-      EXPECT_EQ(got.saturated, 3);
     }
+  }
+}
+
+TEST_F(CudaGemmGeluFp8, EveryNumberHasItsGelu) {
+  Operands of({16, 128, 65536});
+  std::ranges::fill(of.x.values, 0.0f);
+  of.bias.values = every_number(DType::kF16).values;  // and so z
+  for (const Activation gelu : kGelus) {
+    of.gelu = gelu;
+    const Result got = forward(own_gelu(), of, DType::kF16);
+    int wrong = 0;
+    for (int64_t i = 0; i < of.bias.elements(); ++i) {
+      const auto z = static_cast<double>(of.bias[i]);
+      const double exact = exact_gelu(z, gelu);
+      const double largest = Fp8E4M3::kMax / kScale;
+      const double error = tolerance::kGeluF16 * std::max(1.0, std::abs(z));
+      const double q = value_of(DType::kE4M3, got.q[static_cast<size_t>(i)]);
+      const double byte = derivative_of(got.derivative[static_cast<size_t>(i)]);
+      if (!(std::abs(q - std::min(exact, largest)) <=
+            error + 0.5 * unit(DType::kE4M3, std::min(std::abs(exact) + error, largest))) ||
+          !(std::abs(byte - exact_gelu_derivative(z, gelu)) <=
+            tolerance::kGeluDerivativeF16 + 0.5 * static_cast<double>(kDerivativeStep))) {
+        ++wrong;
+      }
+    }
+    EXPECT_EQ(wrong, 0) << static_cast<int>(gelu);
   }
 }
 
@@ -316,9 +352,10 @@ Operands exact_operands(const Shape& shape, float number) {
 TEST_F(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
   const TestBackend& apart = gelu_gpu(GeluGemms::kLibrary, kAllSms);
   for (const Shape& shape : kShapes) {
-    const Operands of = exact_operands(shape, 4.0f);
+    Operands of = exact_operands(shape, 4.0f);
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
+      of.gelu = io == DType::kF16 ? Activation::kGelu : Activation::kGeluTanh;
       // At 512 some results are beyond the largest number.
       for (const float scale : {kScale, 512.0f}) {
         for (const Wanted wanted : {Wanted::kAll, Wanted::kEvaluation}) {

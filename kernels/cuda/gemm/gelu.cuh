@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/gemm/gelu_form.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
@@ -39,17 +40,41 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   return s + c * s * (e * s) * gelu_detail::kTwiceRoot * (1.0f + 3.0f * square);
 }
 
-/// The exact form, z Phi(z) with the distribution of the standard normal, and its derivative.
-__device__ __forceinline__ float gelu_erf(float z) { return z * normcdff(z); }
+/// The density and the distribution of the standard normal, which the exact form and its derivative
+/// are made of.
+struct Normal {
+  float density;
+  float distribution;
+};
 
-__device__ __forceinline__ float gelu_erf_derivative(float z) {
-  constexpr float kNormalPeak = 0.398942280401432678f;  // 1 / sqrt(2 pi)
-  const float c = gelu_detail::clamp(z);
-  return normcdff(c) + c * kNormalPeak * expf(-0.5f * c * c);
+/// Within 7.5e-8 and some roundings.
+/// Source    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17.
+__device__ __forceinline__ Normal normal(float z) {
+  constexpr float kPeak = 0.398942280401432678f;  // 1 / sqrt(2 pi)
+  const float t = __fdividef(1.0f, fmaf(0.2316419f, fabsf(z), 1.0f));
+  float tail = fmaf(t, 1.330274429f, -1.821255978f);
+  tail = fmaf(t, tail, 1.781477937f);
+  tail = fmaf(t, tail, -0.356563782f);
+  tail = fmaf(t, tail, 0.319381530f);
+  const float density = kPeak * expf(-0.5f * z * z);
+  tail *= t * density;
+  return {.density = density, .distribution = z < 0.0f ? tail : 1.0f - tail};
 }
 
-// The tanh form by the tanh instruction, for results of 16 bits where arithmetic counts: from 2^x
-// and 1 / x, which are more exact, it takes two such instructions and half as many others again.
+/// The exact form, z Phi(z), and its derivative.
+__device__ __forceinline__ float gelu_erf(float z) {
+  return z * normal(gelu_detail::clamp(z)).distribution;
+}
+
+__device__ __forceinline__ float gelu_erf_derivative(float z) {
+  const float c = gelu_detail::clamp(z);
+  const Normal at = normal(c);
+  return fmaf(c, at.density, at.distribution);
+}
+
+// Both forms by the tanh instruction (gelu_form.h), for results of 16 bits where arithmetic counts:
+// from 2^x and 1 / x, which are more exact, it takes two such instructions and half as many others
+// again.
 namespace gelu_instruction {
 
 /// Relative error at most 2^-11 (PTX ISA).
@@ -59,24 +84,23 @@ __device__ __forceinline__ float tanh_approximate(float x) {
   return y;
 }
 
-// With u = a z + b z^3 and t = tanh(u).
-constexpr float kLinear = 0.797884560802865355f;  // a = sqrt(2 / pi)
-constexpr float kCubic = kLinear * 0.044715f;     // b
-
-/// 0.5 z (1 + t).
+/// 0.5 z (1 + tanh(u)).
+template <Activation kActivation>
 __device__ __forceinline__ float gelu(float z) {
-  const float t = tanh_approximate(z * fmaf(kCubic, z * z, kLinear));
+  float square = z * z;
+  if constexpr (kActivation == Activation::kGelu) square = fminf(square, kGeluLimit * kGeluLimit);
+  const float t = tanh_approximate(z * gelu_argument<kActivation>().at(square));
   const float half = 0.5f * z;
   return fmaf(half, t, half);
 }
 
-/// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u', where z u' = 3 u - 2 a z. |z| <= 10.
+/// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u' with t = tanh(u). |z| <= kGeluLimit.
+template <Activation kActivation>
 __device__ __forceinline__ float gelu_derivative(float z) {
-  constexpr float kRatio = kCubic / (kLinear * kLinear * kLinear);
-  const float az = kLinear * z;
-  const float u = az * fmaf(kRatio, az * az, 1.0f);
-  const float t = tanh_approximate(u);
-  return fmaf(fmaf(1.5f, u, -az), fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
+  const float square = z * z;
+  const float t = tanh_approximate(z * gelu_argument<kActivation>().at(square));
+  const float half_z_du = z * gelu_half_slope<kActivation>().at(square);
+  return fmaf(half_z_du, fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
 }
 
 /// Two f16 clamped to [-limit, limit], bits of a pair. NaN stays NaN.
@@ -86,16 +110,24 @@ __device__ __forceinline__ uint32_t clamped_f16(uint32_t pair, uint32_t limit) {
   return within;
 }
 
-/// Two elements clamped to [-10, 10], where tanh is +-1. NaN stays NaN.
+/// Two elements clamped to [-kGeluLimit, kGeluLimit]. NaN stays NaN.
 template <class T>
 __device__ __forceinline__ uint32_t clamped(uint32_t pair) {
+  static_assert(kGeluLimit == 8.0f);
   uint32_t within;
   if constexpr (std::is_same_v<T, __half>) {
-    within = clamped_f16(pair, 0x49004900);
+    within = clamped_f16(pair, 0x48004800);
   } else {
-    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41204120));
+    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41004100));
   }
   return within;
+}
+
+__device__ __forceinline__ __half2 polynomial(const GeluPolynomial& p, __half2 square) {
+  const __half2 first = __float2half2_rn(p.first);
+  const __half2 slope =
+      p.second == 0.0f ? first : __hfma2(__float2half2_rn(p.second), square, first);
+  return __hfma2(slope, square, __float2half2_rn(p.constant));
 }
 
 /// gelu of two elements in f16, and in bytes 0 and 2 of `derivative` their derivatives as Quantize
@@ -105,16 +137,16 @@ struct GeluPair {
   uint32_t derivative;  // f16x2: 1024 and the byte, whose unit in the last place is 1
 };
 
+template <Activation kActivation>
 __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const auto constant = [](float value) { return __float2half2_rn(value); };
   const uint32_t clamped_z = clamped<__half>(reinterpret_cast<const uint32_t&>(z));
   const __half2 within = reinterpret_cast<const __half2&>(clamped_z);
-  const __half2 squared = __hmul2(within, within);
-  const __half2 u = __hmul2(within, __hfma2(constant(kCubic), squared, constant(kLinear)));
-  const __half2 product =
-      __hmul2(within, __hfma2(constant(1.5f * kCubic), squared, constant(0.5f * kLinear)));
-  // Beyond 3.75, where z is beyond 3.5, 1 - t^2 is less than the instruction's error.
-  const uint32_t limited = clamped_f16(reinterpret_cast<const uint32_t&>(product), 0x43804380);
+  const __half2 square = __hmul2(within, within);
+  const __half2 u = __hmul2(within, polynomial(gelu_argument<kActivation>(), square));
+  const __half2 product = __hmul2(within, polynomial(gelu_half_slope<kActivation>(), square));
+  // Beyond 3.5, where z is beyond 3.4, 1 - t^2 is about the instruction's error.
+  const uint32_t limited = clamped_f16(reinterpret_cast<const uint32_t&>(product), 0x43004300);
   const __half2 half_z_du = reinterpret_cast<const __half2&>(limited);
   const __half2 t = h2tanh_approx(u);
   const __half2 gate = __hfma2(constant(0.5f), t, constant(0.5f));
@@ -125,11 +157,13 @@ __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
 }
 
 /// gelu(values) in place, and the bytes of the derivative.
+template <Activation kActivation>
 __device__ __forceinline__ uint2 apply_gelu(uint32_t (&values)[4]) {
   uint32_t derivatives[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const GeluPair pair = gelu_with_derivative(reinterpret_cast<const __half2&>(values[i]));
+    const GeluPair pair =
+        gelu_with_derivative<kActivation>(reinterpret_cast<const __half2&>(values[i]));
     values[i] = reinterpret_cast<const uint32_t&>(pair.value);
     derivatives[i] = pair.derivative;
   }
@@ -152,5 +186,15 @@ __device__ __forceinline__ void derivative_steps(const uint2& bytes, uint32_t (&
 }
 
 }  // namespace gelu_instruction
+
+template <Activation kActivation>
+using ActivationTag = std::integral_constant<Activation, kActivation>;
+
+/// Calls work(ActivationTag<...>{}) for a GELU.
+template <class Work>
+void dispatch_gelu(Activation activation, const Work& work) {
+  activation == Activation::kGelu ? work(ActivationTag<Activation::kGelu>{})
+                                  : work(ActivationTag<Activation::kGeluTanh>{});
+}
 
 }  // namespace bertha

@@ -14,7 +14,6 @@ std::string unsupported(const GeluTile& tile, const GeluCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
     return concat(name(call.io), ", want f16 or bf16");
   }
-  if (call.gelu != Activation::kGeluTanh) return "the GELU of erf, want that of tanh";
   if (call.columns % tile.columns != 0) {
     return concat("a result of ", call.columns, " columns, want a multiple of ", tile.columns);
   }
@@ -37,8 +36,10 @@ int64_t decide(Choice asked, const std::string& why_not, const GeluTile& tile,
   return int64_t{tiles - 1} * tile.rows + 1;
 }
 
-std::string word(int64_t own_from) {
-  if (own_from == kNever) return "library";
+/// why_not: empty, or why the library's slower kernels run instead of own ones.
+std::string word(int64_t own_from, const std::string& why_not) {
+  if (own_from == kNever)
+    return why_not.empty() ? "library" : concat("library (slower: ", why_not, ")");
   return own_from == 1 ? "own" : concat("own from ", own_from, " tokens");
 }
 
@@ -55,7 +56,9 @@ int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count) 
 int64_t own_gemm_bias_gelu_from(Choice asked, const GeluCall& call) {
   const std::string why_not =
       call.has_bias ? unsupported(kGemmBiasGeluTile, call) : "a GEMM without a bias";
-  return decide(asked, why_not, kGemmBiasGeluTile, call);
+  GeluTile tile = kGemmBiasGeluTile;
+  if (call.gelu == Activation::kGelu) tile.min_waves = 1;  // the library takes one more pass
+  return decide(asked, why_not, tile, call);
 }
 
 int64_t own_gemm_dgelu_dbias_from(Choice asked, const GeluCall& call) {
@@ -80,12 +83,16 @@ std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model
   GeluCall transform = block;
   transform.columns = model.hidden;
   own_gemm_bias_gelu_from(options.gelu_gemms, transform);  // refused, or small
-  GeluCall gradient = block;
-  if (model.fp8) gradient.gelu = Activation::kGeluTanh;
   const auto forward_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_bias_gelu_from;
   const auto gradient_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_dgelu_dbias_from;
-  const std::string forward = word(forward_from(options.gelu_gemms, block));
-  const std::string backward = word(gradient_from(options.gelu_gemms, gradient));
+  const auto word_of = [&](const auto& own_from, const GeluTile& tile) {
+    const bool is_auto = options.gelu_gemms == Choice::kAuto;
+    return word(own_from(options.gelu_gemms, block), is_auto ? unsupported(tile, block) : "");
+  };
+  const std::string forward =
+      word_of(forward_from, model.fp8 ? kGemmGeluFp8Tile : kGemmBiasGeluTile);
+  const std::string backward =
+      word_of(gradient_from, model.fp8 ? kGemmGeluFp8Tile : kGemmDgeluDbiasTile);
   return forward == backward ? forward : concat(forward, " forward, ", backward, " backward");
 }
 

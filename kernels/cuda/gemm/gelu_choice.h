@@ -17,7 +17,7 @@ struct GeluTile {
   int min_waves;
 };
 
-/// Of gemm_bias_gelu.cu.
+/// Of gemm_bias_gelu.cu. For the exact form 1 wave is enough: the library has no epilogue for it.
 inline constexpr GeluTile kGemmBiasGeluTile{
     .rows = 128, .columns = 256, .inner_block = 64, .min_waves = 2};
 /// Of gemm_dgelu_dbias.cu: the library is slow at few rows, and a wave of tiles takes some 15 us.
@@ -50,22 +50,21 @@ inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 /// The rule: the own kernel takes a call of so many rows T and more, the library all others. So the
 /// same call takes the same kernel in every run, tuned or not. The own kernels serve f16 and bf16,
-/// the GELU of tanh, whole tiles of columns and whole inner blocks; forward only with a bias. own
-/// takes them at any T; auto where they serve, from min_waves on, and the gradient only with a bias
+/// both GELUs, whole tiles of columns and whole inner blocks; forward only with a bias. own takes
+/// them at any T; auto where they serve, from min_waves on, and the gradient only with a bias
 /// gradient, which costs the library one more pass.
 ///
 /// Errors    Error(kUsage): own is asked for and cannot serve the call. There
 ///           is no silent fallback: whoever names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
-/// Of fp8, in both directions; io: what results are rounded to. The gradient takes the derivative
-/// of any GELU.
+/// Of fp8, in both directions; io: what results are rounded to.
 int64_t own_gemm_gelu_fp8_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 
 /// SMs that GEMMs plan for, on a device of `of_device` SMs.
 int planned_sm_count(const CudaOptions& options, int of_device);
 
-/// As gelu_gemms(), on a device of `sm_count` SMs.
+/// As gelu_gemms() of cuda_backend.h, on a device of `sm_count` SMs.
 std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model, int sm_count);
 
 }  // namespace bertha

@@ -60,7 +60,7 @@ struct Params {
 
 /// A thread's fragments of a finished tile: 2 m of its row, 2 m + 1 of the row 8 further down, both
 /// of columns 32 m to 32 m + 7.
-template <class T>
+template <class T, Activation kGelu>
 struct Epilogue {
   Vec<T, kVecSize> z[kFragments];
   T* z_out;  // of fragment 0
@@ -73,7 +73,8 @@ struct Epilogue {
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
       const float2 value = unpacked<T>(z[fragment].word[pair]);
-      y.word[pair] = packed<T>(gelu_instruction::gelu(value.x), gelu_instruction::gelu(value.y));
+      y.word[pair] =
+          packed<T>(gelu_instruction::gelu<kGelu>(value.x), gelu_instruction::gelu<kGelu>(value.y));
     }
     const int row = fragment % 2 * 8;
     const int64_t offset = row * columns + fragment / 2 * kFragmentStride;
@@ -110,14 +111,14 @@ __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* b
 }
 
 /// A consumer: GEMM and epilogue of 64 rows of each tile. One warpgroup.
-template <class T, int kCluster>
+template <class T, Activation kGelu, int kCluster>
 __device__ __forceinline__ void consume(const Params& params, int half, int warp, int lane,
                                         SharedStorage& shared) {
   const int own_row = half * kHalfRows + warp * 16 + lane / 4;
   const int own_column = lane % 4 * kVecSize;
   HalfTileGemm<T, T, kCluster, SharedStorage> gemm{shared, half, warp, lane};
   float sum[128];
-  Epilogue<T> epilogue{};
+  Epilogue<T, kGelu> epilogue{};
   epilogue.columns = params.columns;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
@@ -143,7 +144,7 @@ __device__ __forceinline__ void consume(const Params& params, int half, int warp
 }
 
 /// grid: row blocks, in clusters; columns / 256.
-template <class T, int kCluster>
+template <class T, Activation kGelu, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     gemm_bias_gelu_kernel(const __grid_constant__ CUtensorMap x,
                           const __grid_constant__ CUtensorMap weight,
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    consume<T, kCluster>(params, warp / 4 - 1, warp % 4, lane, shared);
+    consume<T, kGelu, kCluster>(params, warp / 4 - 1, warp % 4, lane, shared);
   }
   __syncwarp();
   cluster_barrier();  // its arrivals need the shared memory of this block
@@ -201,9 +202,11 @@ void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args) {
                       .inner_blocks = static_cast<int>(inputs * size_bytes(dtype) / kInnerBytes),
                       .row_tiles = grid.row_tiles};
   dispatch_16bit(dtype, [&]<class T>(TypeTag<T>) {
-    const auto kernel =
-        grid.cluster == 2 ? &gemm_bias_gelu_kernel<T, 2> : &gemm_bias_gelu_kernel<T, 1>;
-    launch_row_grid<SharedStorage>(context, kernel, grid, outputs, x, weight, params);
+    dispatch_gelu(args.activation, [&]<Activation kGelu>(ActivationTag<kGelu>) {
+      const auto kernel = grid.cluster == 2 ? &gemm_bias_gelu_kernel<T, kGelu, 2>
+                                            : &gemm_bias_gelu_kernel<T, kGelu, 1>;
+      launch_row_grid<SharedStorage>(context, kernel, grid, outputs, x, weight, params);
+    });
   });
 }
 

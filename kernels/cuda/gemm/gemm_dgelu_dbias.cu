@@ -85,11 +85,11 @@ struct Params {
 };
 
 /// gelu' of two elements, as f16.
-template <class T>
+template <class T, Activation kGelu>
 __device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
   const float2 z = unpacked<T>(gelu_instruction::clamped<T>(pair));
-  return packed<__half>(gelu_instruction::gelu_derivative(z.x),
-                        gelu_instruction::gelu_derivative(z.y));
+  return packed<__half>(gelu_instruction::gelu_derivative<kGelu>(z.x),
+                        gelu_instruction::gelu_derivative<kGelu>(z.y));
 }
 
 /// A tile uses each place of the dx ring twice, so that place and parity depend on the unit alone.
@@ -169,7 +169,7 @@ __device__ __forceinline__ void store_dx(const Params& params, const CUtensorMap
 }
 
 /// One of 64 columns' consumers: 4 warps with 16 columns each.
-template <class T>
+template <class T, Activation kGelu>
 struct Consumer {
   const Params& params;
   SharedStorage& shared;
@@ -258,7 +258,7 @@ struct Consumer {
         read_z(fragment, z);
         if (!is_first) write_dx(fragment, kept[fragment]);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) kept[fragment][j] = gelu_derivative_pair<T>(z[j]);
+        for (int j = 0; j < 4; ++j) kept[fragment][j] = gelu_derivative_pair<T, kGelu>(z[j]);
       }
       gemm_until(params.inner_blocks);
       wgmma_wait<0>();
@@ -290,7 +290,7 @@ struct Consumer {
 };
 
 /// grid: columns / 128; row blocks.
-template <class T>
+template <class T, Activation kGelu>
 __global__ void __launch_bounds__(kThreads, 1)
     gemm_dgelu_dbias_kernel(const __grid_constant__ CUtensorMap dy,
                             const __grid_constant__ CUtensorMap weight,
@@ -336,11 +336,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
+    Consumer<T, kGelu>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
   }
 }
 
-template <class T>
+template <class T, Activation kGelu>
 void launch(CudaContext& context, const LinearBwdData& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t outputs = args.dy.extent(1);
@@ -357,7 +357,7 @@ void launch(CudaContext& context, const LinearBwdData& args) {
                       .row_tiles = tiles};
 
   const DType dtype = args.dy.dtype;
-  launch_dependent(context.stream, gemm_dgelu_dbias_kernel<T>,
+  launch_dependent(context.stream, gemm_dgelu_dbias_kernel<T, kGelu>,
                    {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
                    matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
                    matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
@@ -373,7 +373,10 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 using namespace gemm_dgelu_dbias;
 
 void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args) {
-  dispatch_16bit(args.dy.dtype, [&]<class T>(TypeTag<T>) { launch<T>(context, args); });
+  dispatch_16bit(args.dy.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_gelu(args.activation,
+                  [&]<Activation kGelu>(ActivationTag<kGelu>) { launch<T, kGelu>(context, args); });
+  });
 }
 
 }  // namespace bertha

@@ -53,6 +53,10 @@ struct alignas(1024) SharedStorage {
 };
 static_assert(kConsumerWarps * kTileColumns * sizeof(float) <= sizeof(SharedStorage::weight));
 
+/// Of x or dy, and of the results.
+template <Activation kActivation>
+using Operand = std::conditional_t<kActivation == Activation::kNone, __nv_fp8_e5m2, __nv_fp8_e4m3>;
+
 struct Params {
   const float* x_inverse_scale;
   const float* weight_inverse_scale;
@@ -94,10 +98,10 @@ __device__ __forceinline__ void store_transposed(const Params& params, const CUt
 }
 
 /// The warpgroup that multiplies 64 rows of each tile. T: of the bias, and what dx is rounded to; z
-/// is rounded to f16. X: of x or dy, and of the results.
-template <class T, class X, int kCluster>
+/// is rounded to f16. kNone: backward, whose derivative is stored.
+template <class T, Activation kActivation, int kCluster>
 struct Consumer {
-  static constexpr bool kIsGradient = std::is_same_v<X, __nv_fp8_e5m2>;
+  static constexpr bool kIsGradient = kActivation == Activation::kNone;
   static constexpr __nv_fp8_interpretation_t kFormat = kIsGradient ? __NV_E5M2 : __NV_E4M3;
   using Kept = std::conditional_t<kIsGradient, T, __half>;
   using Fragment = Vec<Kept, kVecSize>;
@@ -115,7 +119,8 @@ struct Consumer {
   uint8_t* q_out = nullptr;
   int live_rows = 0;
   bool is_inside = false;
-  HalfTileGemm<X, __nv_fp8_e4m3, kCluster, SharedStorage> gemm{shared, half, warp, lane};
+  HalfTileGemm<Operand<kActivation>, __nv_fp8_e4m3, kCluster, SharedStorage> gemm{shared, half,
+                                                                                  warp, lane};
   Fp8Rounding<Kept, kFormat> rounding{*params.sink.scale};
   float column_sums[kFragments] = {};  // of column 32 m + 8 (lane % 4) + lane / 4
   uint32_t last_parity = 0;            // of the tile in `kept`
@@ -148,7 +153,7 @@ struct Consumer {
     for (int row = 0; row < kRows; ++row) {
       values[row] = kept[row];
       if constexpr (!kIsGradient) {
-        derivatives[row] = gelu_instruction::apply_gelu(values[row].word);
+        derivatives[row] = gelu_instruction::apply_gelu<kActivation>(values[row].word);
       }
       bytes[row] = rounding.round(values[row]);
     }
@@ -296,7 +301,7 @@ struct Consumer {
 };
 
 /// grid: row blocks, in clusters; columns / 256.
-template <class T, class X, int kCluster>
+template <class T, Activation kActivation, int kCluster>
 __global__ void __launch_bounds__(kThreads, 1)
     gemm_gelu_fp8_kernel(const __grid_constant__ CUtensorMap x,
                          const __grid_constant__ CUtensorMap weight,
@@ -323,24 +328,24 @@ __global__ void __launch_bounds__(kThreads, 1)
     warpgroup_reg_dealloc<kProducerRegisters>();
     if (lane == 0) {
       if (warp == 0) {
-        produce<X, kCluster>(params, weight, shared,
-                             [&](uint32_t to, int column, int tile, uint32_t full) {
-                               tma_load_even_odd_rows(to, x, column, tile * (kTileRows / 16), full);
-                             });
+        produce<Operand<kActivation>, kCluster>(
+            params, weight, shared, [&](uint32_t to, int column, int tile, uint32_t full) {
+              tma_load_even_odd_rows(to, x, column, tile * (kTileRows / 16), full);
+            });
       } else if (warp > 1) {
         store_transposed(params, transposed, warp - 2, shared);
       }
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T, X, kCluster>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
+    Consumer<T, kActivation, kCluster>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
   }
   __syncwarp();
   cluster_barrier();  // its arrivals need the shared memory of this block
 }
 
-/// x [T, K], weight [N, K]; the rest of `params` is that of the direction. X: of x.
-template <class X>
+/// x [T, K], weight [N, K]; the rest of `params` is that of the direction.
+template <Activation kActivation>
 void run(CudaContext& context, const View& x, const View& weight, const Quantize& result,
          Params params) {
   const int64_t rows = x.extent(0);
@@ -364,8 +369,8 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
         static_cast<float*>(context.scratch.take(column_sum_bytes(grid.row_blocks, columns, 1)));
   }
   dispatch_16bit(result.x.dtype, [&]<class T>(TypeTag<T>) {
-    const auto kernel =
-        grid.cluster == 2 ? &gemm_gelu_fp8_kernel<T, X, 2> : &gemm_gelu_fp8_kernel<T, X, 1>;
+    const auto kernel = grid.cluster == 2 ? &gemm_gelu_fp8_kernel<T, kActivation, 2>
+                                          : &gemm_gelu_fp8_kernel<T, kActivation, 1>;
     launch_row_grid<SharedStorage>(context, kernel, grid, columns, x_map, weight_map,
                                    transposed_map, params);
   });
@@ -379,17 +384,18 @@ void run(CudaContext& context, const View& x, const View& weight, const Quantize
 
 void run_gemm_gelu_fp8(CudaContext& context, const LinearFwdQuantize& args) {
   const LinearFwd& gemm = args.linear;
-  gemm_gelu_fp8::run<__nv_fp8_e4m3>(
-      context, gemm.x, gemm.weight, args.quantize,
-      {.x_inverse_scale = elements<float>(gemm.x_inverse_scale),
-       .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
-       .bias = gemm.bias.data,
-       .derivative = static_cast<uint8_t*>(args.quantize.derivative.data)});
+  dispatch_gelu(args.quantize.activation, [&]<Activation kGelu>(ActivationTag<kGelu>) {
+    gemm_gelu_fp8::run<kGelu>(context, gemm.x, gemm.weight, args.quantize,
+                              {.x_inverse_scale = elements<float>(gemm.x_inverse_scale),
+                               .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),
+                               .bias = gemm.bias.data,
+                               .derivative = static_cast<uint8_t*>(args.quantize.derivative.data)});
+  });
 }
 
 void run_gemm_gelu_fp8(CudaContext& context, const LinearBwdDataQuantize& args) {
   const LinearBwdData& gemm = args.linear;
-  gemm_gelu_fp8::run<__nv_fp8_e5m2>(
+  gemm_gelu_fp8::run<Activation::kNone>(
       context, gemm.dy, gemm.weight, args.quantize,
       {.x_inverse_scale = elements<float>(gemm.dy_inverse_scale),
        .weight_inverse_scale = elements<float>(gemm.weight_inverse_scale),

@@ -102,7 +102,7 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
     return false;
   }
   GeluCall call = gelu_call(
-      context, x, weight.extent(0), is_gradient ? Activation::kGeluTanh : quantize.activation,
+      context, x, weight.extent(0), quantize.activation,
       {x.data, weight.data, quantize.q.data, quantize.transposed.data, quantize.derivative.data});
   call.io = quantize.x.dtype;
   return x.extent(0) >= own_gemm_gelu_fp8_from(context.options.gelu_gemms, call);
