@@ -108,9 +108,9 @@ StepBenchRates rates_of(const StepBenchReport& report) {
 std::string step_bench_text(const StepBenchReport& report) {
   const StepBenchRates rates = rates_of(report);
   const auto ms_at = [&](double share) { return fixed_text(percentile(report.step_ms, share), 3); };
-  std::string text = concat("training step of ", report.model, ", ", report.precision, ", ",
-                            counted_text(report.ranks, "rank"), ", ", report.device,
-                            kernels_text(report.kernels), "\n");
+  std::string text = concat("training step of ", report.model, ", ", report.gelu, " GELU, ",
+                            report.precision, ", ", counted_text(report.ranks, "rank"), ", ",
+                            report.device, kernels_text(report.kernels), "\n");
   const std::string& fp8_gemms = report.kernels.fp8_gemms;
   if (!fp8_gemms.empty()) text += row("fp8 GEMMs", fp8_gemms);
   text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
@@ -145,6 +145,7 @@ std::string step_bench_json(const StepBenchReport& report) {
   using Json = nlohmann::ordered_json;
   const StepBenchRates rates = rates_of(report);
   Json json{{"model", report.model},
+            {"gelu", report.gelu},
             {"device", report.device},
             {"attention", report.kernels.attention},
             {"gelu_gemms", report.kernels.gelu_gemms},

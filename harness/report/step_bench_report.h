@@ -24,6 +24,7 @@ struct OperationRow {
 struct StepBenchReport {
   // What ran.
   std::string model;
+  std::string gelu;  // "tanh" or "erf", as model.gelu
   std::string device;
   KernelFacts kernels = {};
   std::string precision;  // "bf16", "bf16 with fp8 GEMMs"

@@ -82,7 +82,9 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
 /// The kernels that attention will take where `options` hold (those of options_on), for logs and
 /// before any work:
 /// "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
-/// persistent includes split, for batches of few tokens.
+/// persistent includes split, for batches of few tokens, and grouped kernels have their reason:
+/// "grouped (slower: a head size of 32, want 64)", "grouped without tensor cores (many times
+/// slower: a head size of 96, want 64)".
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call);
 
@@ -92,6 +94,7 @@ bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& ca
 
 /// The kernels that feed-forward blocks will take on `device` where `options` hold, for logs and
 /// before any work: "library", "own", "own from 1921 tokens", or "library forward, own backward".
+/// Under auto the library has its reason: "library (slower: sums over 312 indices, want ...)".
 /// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
 

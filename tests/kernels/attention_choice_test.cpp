@@ -127,7 +127,16 @@ TEST(AttentionChoice, KernelsThatAreNamedAreTakenForEveryBatch) {
 TEST(AttentionChoice, TheOptionsOfTheBackendAreDescribed) {
   EXPECT_EQ(attention_kernels({}, kBertLarge), "persistent");
   EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, kBertLarge), "grouped");
-  EXPECT_EQ(attention_kernels({}, dropout_of(64)), "persistent forward, grouped backward");
+  EXPECT_EQ(attention_kernels({}, dropout_of(64)),
+            "persistent forward, grouped backward (slower: dropout with sequences of up to 64 "
+            "tokens, want a multiple of 128)");
+  AttentionCall narrow = kBertLarge;
+  narrow.head_size = 32;
+  EXPECT_EQ(attention_kernels({}, narrow), "grouped (slower: a head size of 32, want 64)");
+  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, narrow), "grouped");
+  narrow.head_size = 96;
+  EXPECT_EQ(attention_kernels({}, narrow),
+            "grouped without tensor cores (many times slower: a head size of 96, want 64)");
   EXPECT_TRUE(launches_ignore_lengths({}, kBertLarge));
   EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kPersistent}, kBertLarge));
   EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kSplit}, kBertLarge));

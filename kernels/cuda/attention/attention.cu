@@ -166,11 +166,6 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
 
 }  // namespace
 
-bool mma_attention_has(DType dtype, int head_size) {
-  return (dtype == DType::kF16 || dtype == DType::kBF16) &&
-         (head_size == 32 || head_size == 64 || head_size == 128);
-}
-
 template <>
 void run_cuda(CudaContext& context, const AttentionFwd& args) {
   if (args.qkv.elements() == 0) return;

@@ -58,6 +58,11 @@ const char* word(Variant chosen) {
 
 }  // namespace
 
+bool mma_attention_has(DType dtype, int64_t head_size) {
+  return (dtype == DType::kF16 || dtype == DType::kBF16) &&
+         (head_size == 32 || head_size == 64 || head_size == 128);
+}
+
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (call.head_size > kMostHeadSize) {
     fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kMostHeadSize, ", found ",
@@ -93,7 +98,12 @@ std::string text(const AttentionKernels& kernels) {
 }
 
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call) {
-  return text(choose_attention(options.attention, call));
+  const std::string kernels = text(choose_attention(options.attention, call));
+  const std::string why = unsupported_backward(call);
+  if (options.attention != Variant::kAuto || why.empty()) return kernels;
+  const bool has_mma = mma_attention_has(call.io, call.head_size);
+  return concat(kernels, has_mma ? " (slower: " : " without tensor cores (many times slower: ", why,
+                ")");
 }
 
 bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call) {

@@ -7,6 +7,10 @@
 
 namespace bertha {
 
+/// Whether the grouped kernels with tensor cores (mma.sync) have this dtype and head size. A step
+/// of 12 layers of 768 columns takes 31 ms with them (heads of 32), 630 ms without (heads of 96).
+bool mma_attention_has(DType dtype, int64_t head_size);
+
 /// The kernels of each direction: grouped, persistent or split, never auto. They save the same
 /// things between the directions, so any two go together.
 struct AttentionKernels {

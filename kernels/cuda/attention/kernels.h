@@ -69,8 +69,6 @@ struct AttentionLaunch {
   int64_t bucket_tokens;
 };
 
-/// Whether the tensor-core kernels (mma.sync) have this dtype and head size.
-bool mma_attention_has(DType dtype, int head_size);
 void launch_mma_forward(const AttentionLaunch& launch, AttentionFwdParams params);
 /// Writes dQ, and params.delta for the next.
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params);

@@ -13,6 +13,7 @@ using ::testing::Not;
 
 StepBenchReport example() {
   return {.model = "bert-large",
+          .gelu = "erf",
           .device = "a device",
           .kernels = {.attention = "grouped", .gelu_gemms = "library"},
           .precision = "bf16",
@@ -58,7 +59,7 @@ TEST(StepBenchRates, AreThoseOfTheMeanStep) {
 TEST(StepBenchText, SaysWhatWasFound) {
   const std::string text = step_bench_text(example());
   for (const char* const row : {
-           "training step of bert-large, bf16, 8 ranks, a device, attention grouped, "
+           "training step of bert-large, erf GELU, bf16, 8 ranks, a device, attention grouped, "
            "GELU GEMMs library\n",
            "  steps                   5 timed after 3, 1 micro-batch each\n",
            "  tokens per step         120000.0, fullest rank 15100.0; masked 17000.0\n",
@@ -97,6 +98,7 @@ TEST(StepBenchJson, HasTheSameFigures) {
   EXPECT_EQ(json["step_ms"]["median"], 50.0);
   EXPECT_EQ(json["step_ms"]["all"].size(), 5U);
   EXPECT_EQ(json["ranks"], 8);
+  EXPECT_EQ(json["gelu"], "erf");
   EXPECT_DOUBLE_EQ(json["utilization"], 200.0 / 790.0);
   EXPECT_EQ(json["joules_per_step"], 288.0);
   EXPECT_EQ(json["phase_ms"]["communication"], 3.0);
