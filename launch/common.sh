@@ -239,11 +239,11 @@ explain_end() {  # exit code
   find_run_folder
   if [[ -n $folder ]]; then
     whom=$(named_in_logs "$folder")
-    whom=${whom:-${ended_by_signal:-}}
     saved=$(printf '%s\n' "$folder"/ckpt/step_*/DONE | tail -n 1)
     if [[ -e $saved ]]; then saved=${saved%/DONE}; else saved="nothing yet in $folder"; fi
     if [[ ${next[0]} == sbatch ]]; then next+=(--output-dir "$folder"); fi
   fi
+  whom=${whom:-${ended_by_signal:-}}
   case $1 in
     75) what="the run has stopped and saved its state" ;;
     124) what="no progress of ${whom:-a rank}" ;;

@@ -43,11 +43,12 @@ grep -q "^VERSION_CODENAME=$release\$" "$root/etc/os-release" ||
   stop 2 "$root is not Debian's $release; give another folder"
 
 # The network as it is reached from here: proxies, certificates, options of apt and pip.
-apt-config dump | grep -E '^Acquire::(https?|Check|Retries)' > "$root/etc/apt/apt.conf.d/90outside"
+apt-config dump | grep -E '^Acquire::(https?|Check|Retries)' > "$root/etc/apt/apt.conf.d/90outside" || true
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /usr/local/share/ca-certificates; do
   if [[ -e $file ]]; then cp -rL "$file" "$root$(dirname "$file")"; fi
 done
-variables=(HOME=/root "TERM=${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+variables=(LANG=C.UTF-8 HOME=/root "TERM=${TERM:-dumb}"
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 while read -r name; do variables+=("$name=${!name}"); done < <(compgen -e |
   grep -iE '_proxy$|^PIP_|^(SSL_CERT|CURL_CA|GIT_SSL|REQUESTS_CA)' || true)
 
