@@ -15,6 +15,7 @@
 #include "data/pipeline/synthetic_steps.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -31,13 +32,19 @@ void check_path(const char* key, const std::string& path, const char* or_else = 
   list_shards(path);
 }
 
-void check_vocabulary(const Config& config) {
+void check_vocabulary(const Config& config, int rank) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
   const int64_t entries = count_lines(read_text_file(path));
   if (entries > config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");
+  }
+  if (entries < config.model.vocab_size && config.checkpoint.init.empty() && rank == 0) {
+    log_line(
+        LogLevel::kWarning,
+        concat(path, ": has ", entries, " entries, model.vocab_size is ", config.model.vocab_size,
+               ", and no token has the other rows; set it to ", entries, " unless you want them"));
   }
 }
 
@@ -147,7 +154,7 @@ void check_eval_path(const Config& config) {
 }
 
 void check_data(const Config& config, int rank, int num_ranks, bool opens_shards) {
-  check_vocabulary(config);
+  check_vocabulary(config, rank);
   if (!config.data.verify_manifest || config.data.synthetic) return;
   for (const std::string& path : {config.data.train, config.data.eval}) {
     check_shards(config, path, static_cast<size_t>(rank), static_cast<size_t>(num_ranks),
