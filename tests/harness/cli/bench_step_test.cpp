@@ -22,7 +22,7 @@ class BenchStepTest : public BenchFixture {
 TEST_F(BenchStepTest, TimesStepsWithoutData) {
   const Ran ran = run("");
   ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("training step of tiny, f32, 1 rank, cpu, 1 thread\n"));
+  EXPECT_THAT(ran.out, HasSubstr("training step of tiny, tanh GELU, f32, 1 rank, cpu, 1 thread\n"));
   EXPECT_THAT(ran.out, HasSubstr("utilization (MFU)       unknown; give --peak-tflops\n"));
   const Json found = json();
   EXPECT_EQ(found["steps"], 3);
