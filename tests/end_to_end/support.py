@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -89,7 +90,7 @@ def count_gpus():
 @functools.cache
 def open_mpi_version():
     said = subprocess.run([MPIEXEC, "--version"], check=True, capture_output=True, text=True).stdout
-    return int(said.split("(Open MPI) ")[1].split(".")[0])
+    return int(re.search(r"\) (\d+)\.", said)[1])  # "mpiexec (OpenRTE) 4.1.4" before 5
 
 
 def possible_ranks(ranks):
