@@ -33,7 +33,7 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
 
 void check_vocab(const std::string& path, int64_t entries) {
   const int64_t lines = count_lines(read_text_file(path));
-  if (lines <= entries) return;  // further rows are padding, of which no text makes use
+  if (lines > 0 && lines <= entries) return;  // further rows are padding that no text uses
   fail(ExitCode::kData, path, ": has ", lines, " entries, and the model ", entries,
        "; name the vocabulary that it was trained with.");
 }

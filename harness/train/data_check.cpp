@@ -36,6 +36,9 @@ void check_vocabulary(const Config& config, int rank) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
   const int64_t entries = count_lines(read_text_file(path));
+  if (entries == 0) {
+    fail(ExitCode::kData, path, ": is empty; name the vocabulary that the shards were made with");
+  }
   if (entries > config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");

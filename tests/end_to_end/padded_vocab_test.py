@@ -110,6 +110,10 @@ class MoreRowsThanEntries(EndToEnd):
         shown = must("fill", "--checkpoint", exported, "--top", rows, "the [MASK]").out
         self.assertEqual(len(shown.splitlines()), 1 + rows)
         self.assertIn(f"(row {rows - 1})", shown)
+        empty = self.scratch / "empty.txt"
+        empty.write_text("")
+        config["data__vocab"] = empty
+        self.assert_failure(bertha("plan", *self.data.config(**config)), 4, empty, "is empty")
         # The other way round ids would be out of range.
         with open(exported / "vocab.txt", "a") as vocab:
             vocab.write("".join(f"more{i}\n" for i in range(12)))
