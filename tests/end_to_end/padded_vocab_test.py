@@ -113,7 +113,8 @@ class MoreRowsThanEntries(EndToEnd):
         empty = self.scratch / "empty.txt"
         empty.write_text("")
         config["data__vocab"] = empty
-        self.assert_failure(bertha("plan", *self.data.config(**config)), 4, empty, "is empty")
+        words = self.data.config(log__run_dir=self.new_folder(), **config)
+        self.assert_failure(bertha("train", *words), 4, empty, "is empty")
         # The other way round ids would be out of range.
         with open(exported / "vocab.txt", "a") as vocab:
             vocab.write("".join(f"more{i}\n" for i in range(12)))
