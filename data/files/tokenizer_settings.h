@@ -17,11 +17,11 @@ struct TokenizerSettings {
 /// "do_lower_case: true, strip_accents: true, tokenize_chinese_chars: true".
 std::string to_text(const TokenizerSettings& settings);
 
-/// tokenizer_config.json of a folder, or the one beside a file, whether or not it exists.
+/// Path of tokenizer_config.json in a folder, or next to a file. The file need not exist.
 std::string tokenizer_config_path(const std::string& folder_or_file);
 
-/// What this file states; the defaults, which are those of transformers, where there is no file or
-/// no such field. Error(kData) naming the file and the field.
+/// Reads that file. A missing file or field means the default of transformers. Error(kData) naming
+/// the file and the field.
 TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file);
 
 /// The text of such a file, for a model of at most max_tokens tokens.

@@ -17,7 +17,7 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
   TextForm text_form = TextForm::kSentencePerLine;
-  std::string vocab_file;  // tokenizer_config.json beside it decides what becomes of the case
+  std::string vocab_file;  // tokenizer_config.json next to it selects cased or uncased
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
   int64_t num_shards = 0;           // 0 = one shard per text file

@@ -134,7 +134,7 @@ class WordSpeller {
  private:
   const WordpieceTable& table_;
   PairMerger& merger_;
-  // By the first of their characters that is no wordpiece.
+  // Words by their first character that is not yet a wordpiece.
   std::unordered_map<std::string, std::vector<const WordCount*>> waiting_;
 };
 

@@ -28,7 +28,7 @@ struct DataPosition {
   std::string identity;       // md5 over names and bytes of the training shards
   std::string content = {};   // md5 over these and the hashes in their manifest; "" = not known
   std::string eval_identity = {};  // of data.eval and eval.max_samples; "" = not known
-  std::string eval_content = {};   // likewise with hashes
+  std::string eval_content = {};   // eval_identity with the hashes of the manifest
   // Of the published order, which depends on them; 0 = of another, or not known.
   int64_t ranks = 0;
   int64_t micro_batches = 0;  // train.accumulation_steps

@@ -27,8 +27,8 @@ struct FolderRequest {
   std::string gelu;          // tanh or erf; "" = as stated
 };
 
-/// Reads weights with all that a folder of them needs. The tokenizer's settings are those beside
-/// `vocab`, where a file states them there, or else those beside the weights.
+/// Reads weights with all that a folder of them needs. The tokenizer settings come from
+/// the folder of `vocab` if it has tokenizer_config.json, else from that of the weights.
 ///
 /// Errors    Error(kData) as load_weights(); no file that states the shape of the model; a
 ///           vocabulary of more entries than the model has rows.
