@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -39,6 +40,15 @@ struct ReadCall {
   Hdf5Guard guard;
 };
 
+/// False where it was a damaged file that made the library ask for more than there can be.
+inline bool memory_is_short() {
+  constexpr size_t kSome_bytes = size_t{64} << 20;
+  void* volatile some =
+      std::malloc(kSome_bytes);  // volatile, or the compiler leaves both calls out
+  std::free(some);
+  return some == nullptr;
+}
+
 /// Error(code) with the given words and the innermost reason of the last failed call, shortened to
 /// the operating system's words where the library quotes them; Error(kMemory) when it is memory.
 template <class First, class... Parts>
@@ -55,7 +65,9 @@ template <class First, class... Parts>
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
-  if (reason.is_memory) fail(ExitCode::kMemory, first, ": out of host memory (", reason.text, ")");
+  if (reason.is_memory && (!Hdf5Guard::is_alive() || memory_is_short())) {
+    fail(ExitCode::kMemory, first, ": out of host memory (", reason.text, ")");
+  }
   const std::string quote = "error message = '";
   if (const size_t begin = reason.text.find(quote); begin != std::string::npos) {
     const size_t from = begin + quote.size();

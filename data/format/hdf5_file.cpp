@@ -95,6 +95,16 @@ Hdf5Id memory_access_properties(FileImage& image) {
   return properties;
 }
 
+/// HDF5 1.14 frees the lists that it was given to write when memory ends meanwhile.
+Hdf5Id lists_stay_ours() {
+  constexpr auto kSentence = "cannot set up writing to an HDF5 file";
+  Hdf5Id properties = own(H5Pcreate(H5P_DATASET_XFER), H5Pclose, kSentence);
+  const H5MM_free_t free_nothing = [](void*, void*) {};
+  checked(H5Pset_vlen_mem_manager(properties.get(), nullptr, nullptr, free_nothing, nullptr),
+          kSentence);
+  return properties;
+}
+
 /// The size of the file; refuses what is no file, and what the library must not open.
 int64_t checked_bytes(const std::string& path) {
   const ByteFile file(path);
@@ -311,8 +321,9 @@ void Hdf5Output::write_rows(const std::string& name, int64_t num_rows, Hdf5Eleme
       own(H5Screate_simple(rank, count.data(), nullptr), H5Sclose, "cannot make HDF5 extents");
   const Hdf5Id list_type = dataset.rows == Hdf5Rows::kRagged ? ragged_type(element) : Hdf5Id();
   const hid_t type = dataset.rows == Hdf5Rows::kRagged ? list_type.get() : stored_type(element);
-  checked(H5Dwrite(dataset.id.get(), type, memory.get(), space.get(), H5P_DEFAULT, values), path_,
-          ": cannot write dataset ", name);
+  const Hdf5Id transfer = lists_stay_ours();
+  checked(H5Dwrite(dataset.id.get(), type, memory.get(), space.get(), transfer.get(), values),
+          path_, ": cannot write dataset ", name);
   dataset.num_rows += num_rows;
 }
 

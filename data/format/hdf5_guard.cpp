@@ -95,4 +95,6 @@ Hdf5Guard::~Hdf5Guard() {
   if (has_timer_) timer_delete(timer_);
 }
 
+bool Hdf5Guard::is_alive() { return thread_inside == gettid(); }
+
 }  // namespace bertha

@@ -21,6 +21,9 @@ class Hdf5Guard {
   Hdf5Guard(const Hdf5Guard&) = delete;
   Hdf5Guard& operator=(const Hdf5Guard&) = delete;
 
+  /// Whether the library is reading now, under its lock.
+  static bool is_alive();
+
  private:
   timer_t timer_{};
   bool has_timer_ = false;
