@@ -10,6 +10,7 @@
 #include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {

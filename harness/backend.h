@@ -11,8 +11,9 @@
 #include "harness/config/config.h"
 #include "kernels/collectives.h"
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/gemm_shape.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

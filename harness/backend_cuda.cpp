@@ -4,6 +4,7 @@
 #include "harness/comm/nccl_collectives.h"
 #include "harness/comm/solo_collectives.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "harness/backend.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 

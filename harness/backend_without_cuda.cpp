@@ -1,4 +1,6 @@
 #include "harness/backend_cuda.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 

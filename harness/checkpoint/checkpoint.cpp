@@ -14,6 +14,7 @@
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_file.h"
 #include "kernels/base/log.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

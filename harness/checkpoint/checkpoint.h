@@ -10,6 +10,7 @@
 #include "harness/model/dims.h"
 #include "harness/model/params.h"
 #include "harness/optim/optimizer.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

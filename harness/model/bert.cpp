@@ -11,6 +11,8 @@
 #include "harness/model/device_batch.h"
 #include "harness/model/fp8_state.h"
 #include "harness/model/recorded_passes.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {

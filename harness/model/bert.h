@@ -10,6 +10,7 @@
 #include "harness/model/dims.h"
 #include "harness/model/model_parts.h"
 #include "harness/model/params.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 

@@ -1,6 +1,7 @@
 #include "harness/model/device_batch.h"
 
 #include "kernels/base/divide.h"
+#include "kernels/ops/elementwise.h"
 
 namespace bertha {
 namespace {

@@ -1,4 +1,5 @@
 #include "harness/model/embeddings.h"
+#include "kernels/ops/embedding.h"
 
 namespace bertha {
 

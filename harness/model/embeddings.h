@@ -2,7 +2,8 @@
 
 #include "harness/model/activations.h"
 #include "harness/model/device_batch.h"
-#include "kernels/ops.h"
+#include "kernels/ops/common.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

@@ -1,4 +1,5 @@
 #include "harness/model/encoder_gemms.h"
+#include "kernels/ops/linear_quantize.h"
 
 namespace bertha {
 namespace {

@@ -4,7 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels/ops.h"
+#include "kernels/ops/quantize.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

@@ -1,4 +1,5 @@
 #include "harness/model/fp8_state.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {

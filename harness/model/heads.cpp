@@ -1,4 +1,9 @@
 #include "harness/model/heads.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/gather_scatter.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {

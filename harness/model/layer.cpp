@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "kernels/ops/attention.h"
+#include "kernels/ops/residual_ln.h"
+
 namespace bertha {
 namespace {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

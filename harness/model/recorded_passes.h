@@ -10,6 +10,7 @@
 
 #include "harness/model/encoder_gemms.h"
 #include "kernels/device.h"
+#include "kernels/ops/common.h"
 
 namespace bertha {
 

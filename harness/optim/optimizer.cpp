@@ -2,6 +2,11 @@
 
 #include <algorithm>
 
+#include "harness/optim/lamb_settings.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/lamb.h"
+#include "kernels/ops/reductions.h"
+
 namespace bertha {
 namespace {
 
@@ -21,7 +26,7 @@ View bucket_of(const View& flat, const Bucket& bucket) {
 Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
                      Parts parts)
     : parts_(parts),
-      settings_(make_lamb_settings(config, schedule_steps)),
+      settings_(std::make_unique<LambSettings>(make_lamb_settings(config, schedule_steps))),
       config_(config),
       plan_(make_shard_plan(table,
                             {.shard = shard(),
@@ -53,6 +58,10 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
   clear_moments_and_state();
 }
 
+Optimizer::~Optimizer() = default;
+
+bool Optimizer::clips_before() const { return settings_->clip == ClipPoint::kBeforeReduction; }
+
 View Optimizer::take(DType dtype, std::initializer_list<int64_t> extents) {
   buffers_.push_back(parts_.device->allocate(View(nullptr, dtype, extents).bytes()));
   return {buffers_.back().data(), dtype, extents};
@@ -70,7 +79,7 @@ View Optimizer::own_slot_of(const View& flat, const Bucket& bucket) const {
 void Optimizer::clear_moments_and_state() {
   parts_.ops->run(Fill{.values = m_});
   parts_.ops->run(Fill{.values = v_});
-  const LambState fresh{.loss_scale = settings_.initial_loss_scale};
+  const LambState fresh{.loss_scale = settings_->initial_loss_scale};
   parts_.device->copy(*parts_.stream, state_.data, &fresh, sizeof(fresh));
   parts_.stream->wait_on_host();
 }
@@ -99,7 +108,7 @@ void Optimizer::find_clip_factor() {
       ClipFactor{.gradient_sum_of_squares = sum_of_squares_,
                  .state = state_,
                  .factor = clip_factor_,
-                 .max_gradient_norm = settings_.max_gradient_norm / parts_.collectives->size()});
+                 .max_gradient_norm = settings_->max_gradient_norm / parts_.collectives->size()});
 }
 
 void Optimizer::reduce_scaled_buckets() {
@@ -174,16 +183,16 @@ void Optimizer::await_weights(int64_t end_element) const {
 }
 
 void Optimizer::prepare() {
-  const bool clips_here = settings_.clip == ClipPoint::kAfterReduction;
+  const bool clips_here = settings_->clip == ClipPoint::kAfterReduction;
   parts_.ops->run(
       LambPrepare{.state = state_,
                   .gradient_sum_of_squares = sum_of_squares_,
-                  .rules = {.schedule = settings_.schedule,
-                            .loss_scale = settings_.loss_scale,
+                  .rules = {.schedule = settings_->schedule,
+                            .loss_scale = settings_->loss_scale,
                             .beta_1 = config_.beta_1,
                             .beta_2 = config_.beta_2,
-                            .max_gradient_norm = clips_here ? settings_.max_gradient_norm : 0.0,
-                            .spikes = settings_.spikes}});
+                            .max_gradient_norm = clips_here ? settings_->max_gradient_norm : 0.0,
+                            .spikes = settings_->spikes}});
 }
 
 void Optimizer::advance_moments() {

@@ -7,12 +7,13 @@
 
 #include "harness/config/config.h"
 #include "harness/model/params.h"
-#include "harness/optim/lamb_settings.h"
 #include "harness/optim/shard_plan.h"
 #include "kernels/collectives.h"
-#include "kernels/ops.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
+
+struct LambSettings;
 
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
@@ -42,6 +43,7 @@ class Optimizer {
 
   Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
             Parts parts);
+  ~Optimizer();
 
   /// io [P]: what the model reads. The compute stream waits for all weights in flight.
   View weights() const;
@@ -86,7 +88,7 @@ class Optimizer {
  private:
   /// A single shard is the flat buffer itself.
   bool is_sharded() const { return shard_count() > 1; }
-  bool clips_before() const { return settings_.clip == ClipPoint::kBeforeReduction; }
+  bool clips_before() const;
   View take(DType dtype, std::initializer_list<int64_t> extents);
   View slice_of(const View& shard, const Bucket& bucket) const;
   /// This rank's part of a bucket, where it lies in the flat buffer.
@@ -108,7 +110,7 @@ class Optimizer {
   void apply_and_gather();
 
   Parts parts_;
-  LambSettings settings_;
+  std::unique_ptr<const LambSettings> settings_;
   OptimizerConfig config_;
   ShardPlan plan_;
   int64_t table_elements_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/model/params.h"
-#include "kernels/ops/lamb.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

@@ -8,6 +8,7 @@
 #include "harness/train/loss_jump.h"
 #include "harness/train/rewind.h"
 #include "kernels/base/error.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

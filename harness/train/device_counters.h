@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "harness/train/run.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

@@ -10,6 +10,7 @@
 #include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/post_mortem.h"
 #include "kernels/base/log.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

@@ -11,6 +11,7 @@
 #include "data/pipeline/pipeline.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/config/load.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

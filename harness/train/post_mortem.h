@@ -5,6 +5,7 @@
 
 #include "harness/train/run.h"
 #include "harness/train/step_trace.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

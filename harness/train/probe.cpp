@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/train/evaluate.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

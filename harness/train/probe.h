@@ -8,6 +8,7 @@
 #include "harness/optim/optimizer.h"
 #include "harness/report/rank_times.h"
 #include "kernels/collectives.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

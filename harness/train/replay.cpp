@@ -6,6 +6,7 @@
 
 #include "data/random/draws.h"
 #include "harness/report/text_format.h"
+#include "kernels/ops/elementwise.h"
 
 namespace bertha {
 namespace {

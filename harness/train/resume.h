@@ -4,6 +4,7 @@
 
 #include "harness/optim/optimizer.h"
 #include "harness/train/run.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

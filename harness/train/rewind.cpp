@@ -9,6 +9,7 @@
 #include "harness/train/device_counters.h"
 #include "harness/train/resume.h"
 #include "harness/train/start.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

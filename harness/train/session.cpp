@@ -16,6 +16,7 @@
 #include "harness/train/precision.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/log.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {

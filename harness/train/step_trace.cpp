@@ -6,6 +6,7 @@
 
 #include "data/random/draws.h"
 #include "kernels/base/half.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {

@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "kernels/ops.h"
+
 namespace bertha {
 namespace {
 

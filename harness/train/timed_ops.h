@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

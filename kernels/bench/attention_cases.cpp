@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/attention.h"
 
 namespace bertha {
 

@@ -6,6 +6,12 @@
 #include <utility>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/gather_scatter.h"
+#include "kernels/ops/lamb.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/reductions.h"
 
 namespace bertha {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "kernels/bench/op_bench.h"
 #include "kernels/bench/op_cases.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

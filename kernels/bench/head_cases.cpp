@@ -1,4 +1,7 @@
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/gather_scatter.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 

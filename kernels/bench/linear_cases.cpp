@@ -1,6 +1,8 @@
 #include <cmath>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {

@@ -3,6 +3,9 @@
 #include <utility>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/embedding.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/residual_ln.h"
 
 namespace bertha {
 

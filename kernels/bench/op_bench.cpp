@@ -10,6 +10,8 @@
 #include "kernels/base/fp8.h"
 #include "kernels/base/philox.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/ops_fwd.h"
 #include "kernels/row_ops.h"
 
 namespace bertha {

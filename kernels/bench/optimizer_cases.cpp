@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/lamb.h"
+#include "kernels/ops/reductions.h"
 
 namespace bertha {
 namespace {

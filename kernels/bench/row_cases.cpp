@@ -5,7 +5,10 @@
 
 #include "kernels/base/philox.h"
 #include "kernels/bench/case_parts.h"
+#include "kernels/ops/batch_norm_relu.h"
 #include "kernels/ops/check_channels.h"
+#include "kernels/ops/prelu.h"
+#include "kernels/ops/softmax.h"
 
 namespace bertha {
 namespace {

@@ -10,6 +10,10 @@
 #include "kernels/c/open_cuda.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_row_ops.h"
+#include "kernels/ops/batch_norm_relu.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/prelu.h"
+#include "kernels/ops/softmax.h"
 
 // Each function turns its struct into the arguments of the C++ operation, which checks them.
 // Nothing is thrown across a function: run() and open() catch everything.

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
 

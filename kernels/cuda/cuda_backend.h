@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/ops/attention.h"
 #include "kernels/ops/gemm_shape.h"
+#include "kernels/ops_fwd.h"
 
 struct CUstream_st;  // what a cudaStream_t points to
 

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/ops/common.h"
 
 namespace bertha {
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_op_set.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 

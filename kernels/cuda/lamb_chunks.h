@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_context.h"
-#include "kernels/ops/lamb.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 

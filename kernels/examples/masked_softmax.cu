@@ -5,6 +5,7 @@
 #include "kernels/cuda/common/dropout.cuh"
 #include "kernels/cuda/norm_softmax/softmax_functors.cuh"
 #include "kernels/examples/examples.h"
+#include "kernels/ops/softmax.h"
 
 namespace examples {
 namespace {

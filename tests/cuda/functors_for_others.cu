@@ -1,6 +1,7 @@
 #include "tests/cuda/functors_for_others.h"
 
 #include "kernels/cuda/norm_softmax/softmax_functors.cuh"
+#include "kernels/ops/softmax.h"
 
 namespace bertha::testing {
 namespace {

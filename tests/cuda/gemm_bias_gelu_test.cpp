@@ -1,3 +1,4 @@
+#include "kernels/ops/linear.h"
 #include "tests/cuda/gelu_gemms.h"
 
 namespace bertha::testing {

@@ -1,3 +1,4 @@
+#include "kernels/ops/linear.h"
 #include "tests/cuda/data_gradient_case.h"
 #include "tests/cuda/gelu_gemms.h"
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "kernels/ops/linear.h"
 #include "tests/cuda/data_gradient_case.h"
 
 namespace bertha::testing {

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/norm_softmax/layer_norm_functors.cuh"
 #include "kernels/cuda/norm_softmax/softmax_functors.cuh"
+#include "kernels/ops/softmax.h"
 
 namespace bertha::testing {
 namespace {

@@ -12,6 +12,7 @@
 #include "data/prepare/vocabulary.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha::fuzz {
 namespace {
@@ -127,7 +128,7 @@ std::vector<std::string> tokenizer_seeds() {
 
 void read_text(const std::string& bytes) {
   static const Vocabulary vocabulary =
-      Vocabulary::load(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/prepare/vocab.txt");
+      Vocabulary::load(std::string(kSourceDir) + "/tests/golden/prepare/vocab.txt");
   const std::string path = scratch_file("part.txt", bytes);
   WordPieceTokenizer tokenizer(vocabulary);
   use(read_documents(path, TextForm::kProse, tokenizer, {}).num_tokens());

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::fuzz {
@@ -79,8 +80,7 @@ std::string scratch_file(const std::string& name, std::string_view bytes) {
 std::vector<std::string> golden_files(const std::string& folder, const std::string& ending,
                                       int64_t most_bytes) {
   std::vector<fs::path> paths;
-  for (const auto& entry :
-       fs::directory_iterator(fs::path(BERTHA_SOURCE_DIR) / "tests/golden" / folder)) {
+  for (const auto& entry : fs::directory_iterator(fs::path(kSourceDir) / "tests/golden" / folder)) {
     if (entry.is_regular_file() && entry.path().string().ends_with(ending) &&
         static_cast<int64_t>(entry.file_size()) <= most_bytes) {
       paths.push_back(entry.path());

@@ -8,8 +8,10 @@
 #include "harness/report/system_facts.h"
 #include "harness/train/post_mortem.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
+#include "kernels/ops/gemm_shape.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/harness/report/fixtures.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha::fuzz {
 namespace {
@@ -22,7 +24,7 @@ void read_yaml(const std::string& bytes) {
 }
 
 std::vector<std::string> yaml_seeds() {
-  return {bytes_of(std::string(BERTHA_SOURCE_DIR) + "/configs/quickstart.yaml"),
+  return {bytes_of(std::string(kSourceDir) + "/configs/quickstart.yaml"),
           "train: {seed: 7, time_limit: 1h30m}\nmodel:\n  name: 'it''s'\nlog: {run_dir: \"a\\n\"}\n"
           "include: [config.yaml]\n"};
 }

@@ -68,6 +68,7 @@ void run_cpu(WorkerPool& pool, const Negate& args) {
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/negate.h"
 
 using namespace bertha;
 
@@ -93,8 +94,8 @@ int main() {
 """,
 }
 EDITED = {
-    "kernels/ops.h": [("#include \"kernels/ops/op_set.h\"", "#include \"kernels/ops/negate.h\"\n"),
-                      ("Cast, Fill,", "Negate, ")],
+    "kernels/ops.h": [("#include \"kernels/ops_fwd.h\"", "#include \"kernels/ops/negate.h\"\n")],
+    "kernels/ops_fwd.h": [("struct Quantize;", "struct Negate;\n"), ("Cast, Fill,", "Negate, ")],
     "kernels/CMakeLists.txt": [("ops/attention.cpp", "ops/negate.cpp ")],
     "kernels/cpu/CMakeLists.txt": [("attention.cpp", "negate.cpp ")],
 }

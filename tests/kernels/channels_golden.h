@@ -11,13 +11,14 @@
 
 #include "kernels/base/error.h"
 #include "tests/support/host_tensor.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha::testing {
 
 // tests/golden/channels_golden.json, made by PyTorch in float64; see make_channels_golden.py.
 
 inline nlohmann::json channels_golden(const std::string& operation) {
-  const std::string path = std::string(BERTHA_SOURCE_DIR) + "/tests/golden/channels_golden.json";
+  const std::string path = std::string(kSourceDir) + "/tests/golden/channels_golden.json";
   std::ifstream file(path);
   BERTHA_CHECK(file.good(), path, " cannot be read");
   return nlohmann::json::parse(file).at(operation);

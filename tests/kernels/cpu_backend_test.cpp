@@ -10,6 +10,8 @@
 #include <fstream>
 #include <iostream>
 
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/gather_scatter.h"
 #include "tests/support/error_of.h"
 #include "tests/support/host_tensor.h"
 

@@ -8,6 +8,7 @@
 
 #include "kernels/bench/op_bench.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {

@@ -6,6 +6,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "kernels/ops/gemm_shape.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"

@@ -11,6 +11,7 @@
 #include "tests/kernels/run_on_cpu.h"
 #include "tests/support/expect_close.h"
 #include "tests/support/expect_near.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {
@@ -254,7 +255,7 @@ void expect_golden(const nlohmann::json& json, double tolerance) {
 }
 
 TEST(LayerNorm, MatchesPyTorchInDouble) {
-  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/row_golden.json");
+  std::ifstream file(std::string(kSourceDir) + "/tests/golden/row_golden.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_EQ(golden.at("layer_norm").size(), 4u);
   for (const auto& json : golden.at("layer_norm")) {

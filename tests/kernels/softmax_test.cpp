@@ -11,6 +11,7 @@
 #include "tests/kernels/softmax_case.h"
 #include "tests/support/expect_near.h"
 #include "tests/support/finite_difference.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha {
@@ -289,7 +290,7 @@ void expect_golden_softmax(const nlohmann::json& json) {
 }
 
 TEST(Softmax, MatchesPyTorchInDouble) {
-  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/row_golden.json");
+  std::ifstream file(std::string(kSourceDir) + "/tests/golden/row_golden.json");
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_EQ(golden.at("softmax").size(), 8u);
   for (const auto& json : golden.at("softmax")) {

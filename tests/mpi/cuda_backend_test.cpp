@@ -6,6 +6,7 @@
 
 #include "harness/backend.h"
 #include "harness/comm/binding.h"
+#include "kernels/ops/elementwise.h"
 #include "tests/support/error_of.h"
 #include "tests/support/mpi_main.h"
 

@@ -8,6 +8,7 @@
 
 #include "harness/comm/grouped_collectives.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/mpi/pretended_nodes.h"
 #include "tests/support/mpi_main.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/divide.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

@@ -7,6 +7,7 @@
 #include "kernels/base/log.h"
 #include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/handles.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

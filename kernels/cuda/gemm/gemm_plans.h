@@ -9,6 +9,7 @@
 #include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gemm/gemm_key.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 

@@ -23,6 +23,7 @@
 #include "kernels/cuda/gemm/gemm_check.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/handles.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

@@ -17,6 +17,7 @@
 #include "kernels/cuda/gemm/linear_kernels.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/check.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

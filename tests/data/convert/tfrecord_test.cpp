@@ -9,6 +9,7 @@
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/error_of.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -39,7 +40,7 @@ TEST(TfRecord, ChecksumsAreThoseOfThePublishedVectors) {
 }
 
 TEST(TfRecord, AFileOfTensorFlowReadsAsTheRowsThatWentIn) {
-  const std::string golden = concat(BERTHA_SOURCE_DIR, "/tests/golden/");
+  const std::string golden = concat(kSourceDir, "/tests/golden/");
   const SampleSet found = read_all(golden + "tensorflow.tfrecord");
   ASSERT_EQ(found.size(), 6);
   expect_same_contents(found, read_shard(golden + "h5py_varlen.hdf5", 0, {}));
@@ -47,7 +48,7 @@ TEST(TfRecord, AFileOfTensorFlowReadsAsTheRowsThatWentIn) {
 
 TEST(TfRecord, OurEncoderMakesTheBytesOfTensorFlow) {
   // So that the damaged files below are of the kind that TensorFlow would write.
-  const std::string golden = concat(BERTHA_SOURCE_DIR, "/tests/golden/");
+  const std::string golden = concat(kSourceDir, "/tests/golden/");
   const SampleSet rows = read_shard(golden + "h5py_varlen.hdf5", 0, {});
   const TempFolder folder;
   write_records(folder.path("a.tfrecord"), rows);

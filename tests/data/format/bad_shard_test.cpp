@@ -14,6 +14,7 @@
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/error_of.h"
 #include "tests/support/file_size_limit.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -304,7 +305,7 @@ TEST(BadShard, AMaskThatIsNoPrefixOfOnesIsNamed) {
 }
 
 TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
-  const std::string folder = concat(BERTHA_SOURCE_DIR, "/tests/golden/");
+  const std::string folder = concat(kSourceDir, "/tests/golden/");
   EXPECT_THAT(
       complaint(folder + "h5py_int32.hdf5"),
       HasSubstr("dataset input_ids holds variable-length int32, want variable-length int16"));
@@ -337,7 +338,7 @@ TEST(BadShard, ADriverInformationBlockIsRefusedBeforeTheLibraryReadsIt) {
 }
 
 TEST(BadShard, ValuesInOtherFilesAreRefused) {
-  const std::string refused = concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/");
+  const std::string refused = concat(kSourceDir, "/tests/golden/h5py_refused/");
   for (const char* link : {"external_link.hdf5", "soft_link.hdf5"}) {
     EXPECT_THAT(complaint(refused + link),
                 HasSubstr("dataset input_ids is a soft or external link, which is not followed"));
@@ -349,7 +350,7 @@ TEST(BadShard, ValuesInOtherFilesAreRefused) {
 
 TEST(BadShard, MoreRowsThanTheFileCanHoldAreRefusedBeforeTheyAreRead) {
   const std::string path =
-      concat(BERTHA_SOURCE_DIR, "/tests/golden/h5py_refused/a_million_million_rows.hdf5");
+      concat(kSourceDir, "/tests/golden/h5py_refused/a_million_million_rows.hdf5");
   EXPECT_THAT(complaint(path), HasSubstr("dataset input_ids states 1000000000000 rows"));
   EXPECT_THAT(error_of([&] { inspect_shard(path); }), HasSubstr(" bytes can hold at most "));
 }

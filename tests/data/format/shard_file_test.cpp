@@ -14,13 +14,12 @@
 #include "data/format/shard_writer.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
 
-std::string golden(const std::string& name) {
-  return concat(BERTHA_SOURCE_DIR, "/tests/golden/", name);
-}
+std::string golden(const std::string& name) { return concat(kSourceDir, "/tests/golden/", name); }
 
 class EachLayout : public testing::TestWithParam<ShardLayout> {};
 INSTANTIATE_TEST_SUITE_P(Shard, EachLayout,

@@ -8,6 +8,7 @@
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/error_of.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -145,7 +146,7 @@ TEST_F(Verify, UnreadableShardsDoNotHideTheOthers) {
 TEST_F(Verify, ShardsThatEndOrStopTheHdf5LibraryAreNamed) {
   // Found by tests/fuzz/; other versions of the library may refuse them instead.
   std::filesystem::remove(folder_.path(kManifestName));
-  const std::filesystem::path corpus(BERTHA_SOURCE_DIR "/tests/fuzz/corpus/foreign_shard");
+  const std::filesystem::path corpus(std::string(kSourceDir) + "/tests/fuzz/corpus/foreign_shard");
   std::vector<testing::Matcher<std::string>> wanted;
   for (const char* name : {"bent_local_heap", "chunk_without_rows", "loop_in_virtual_layout"}) {
     const std::string shard = concat("part_", 3 + wanted.size(), ".hdf5");

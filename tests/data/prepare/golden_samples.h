@@ -9,11 +9,12 @@
 
 #include "data/format/sample.h"
 #include "kernels/base/error.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 
 inline std::string golden_path(const std::string& name) {
-  return std::string(BERTHA_SOURCE_DIR) + "/tests/golden/prepare/" + name;
+  return std::string(kSourceDir) + "/tests/golden/prepare/" + name;
 }
 
 /// The integers of a field of a golden sample line.

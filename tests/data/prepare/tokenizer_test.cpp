@@ -13,6 +13,7 @@
 #include "data/prepare/wordpiece.h"
 #include "data/random/python_random.h"
 #include "kernels/base/error.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -152,7 +153,7 @@ TEST(BasicTokensTest, TheSettingsDecideAboutCaseAccentsAndIdeographs) {
 
 // make_unicode_11_golden.py says what a line is.
 TEST(BasicTokensTest, EveryCodePointIsWhatItIsInUnicode11) {
-  std::ifstream golden(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/unicode_11.txt");
+  std::ifstream golden(std::string(kSourceDir) + "/tests/golden/unicode_11.txt");
   int64_t num_blocks = 0;
   for (std::string first, want; golden >> first >> want; ++num_blocks) {
     const auto begin = static_cast<uint32_t>(std::stoul(first, nullptr, 16));
@@ -206,7 +207,7 @@ TEST(WordPieceTest, TakesTheLongestWordpieceFirstAsPublished) {
 
 // make_tokenizer_golden.py says what the strings are, and which programs agree about their ids.
 TEST(WordPieceTest, RandomStringsHaveTheIdsThatOtherProgramsGiveThem) {
-  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/tokenizer.json");
+  std::ifstream file(std::string(kSourceDir) + "/tests/golden/tokenizer.json");
   const auto golden = nlohmann::json::parse(file);
   const Words parts = golden["parts"];
   const TempFolder folder;

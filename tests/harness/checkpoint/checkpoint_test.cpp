@@ -14,6 +14,7 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"

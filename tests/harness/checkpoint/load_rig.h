@@ -6,10 +6,11 @@
 #include "harness/checkpoint/load_weights.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/error_of.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha::testing {
 
-const std::string kGolden = BERTHA_SOURCE_DIR "/tests/golden/";
+const std::string kGolden = std::string(kSourceDir) + "/tests/golden/";
 
 struct Loaded {
   std::vector<float> flat;

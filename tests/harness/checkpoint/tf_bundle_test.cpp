@@ -13,6 +13,7 @@
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/error_of.h"
 #include "tests/support/flip_byte.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const std::string kGolden = BERTHA_SOURCE_DIR "/tests/golden/tf/";
+const std::string kGolden = std::string(kSourceDir) + "/tests/golden/tf/";
 
 /// A copy of one of TensorFlow's checkpoints, to be damaged.
 std::string copy_golden(const TempFolder& folder, const std::string& name) {

@@ -8,6 +8,7 @@
 #include "harness/config/keys.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -130,7 +131,7 @@ TEST(CommandLine, TwoCommandsOnALineAreAMistake) {
 // The first examples of the help, as a newcomer types them.
 TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
   const TempFolder folder;
-  const std::string source = BERTHA_SOURCE_DIR;
+  const std::string source = kSourceDir;
   const std::string cure =
       "; run launch/quickstart, or make shards with `bertha data prepare` and name their folder\n";
   const auto train = run_line("train", folder.path(""));
@@ -156,7 +157,7 @@ TEST(CommandLine, TheExamplesOfPlanAndConfigRun) {
     std::istringstream lines(help.substr(0, help.find("\nUsage: ")));
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with("  bertha ")) continue;
-      const Ran ran = run_line(line.substr(9), BERTHA_SOURCE_DIR);
+      const Ran ran = run_line(line.substr(9), kSourceDir);
       // 4: plan names data that launch/quickstart has not made yet.
       const bool mistake = line.find("model.heads=3") != std::string::npos;
       const bool plan = line.starts_with("  bertha plan");
@@ -222,7 +223,7 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
   const Ran ran = run_line(
       "plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8 "
       "--gpu-memory 80GiB --set data.vocab=/none/vocab.txt",
-      BERTHA_SOURCE_DIR);
+      kSourceDir);
   EXPECT_EQ(ran.code, 4) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("336,232,258"));
   EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 ranks"));

@@ -9,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/support/files.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/words.h"
 
 namespace bertha {
@@ -212,7 +213,7 @@ TEST(Parse, EveryCommandInTheReadmesParses) {
        {"README.md", "configs/README.md", "data/README.md", "data/FORMAT.md", "harness/README.md",
         "harness/cli/README.md", "kernels/README.md", "kernels/measured/attention.md",
         "kernels/measured/step.md", "launch/README.md", "tests/README.md"}) {
-    const std::string text = bytes_of(std::string(BERTHA_SOURCE_DIR) + "/" + name);
+    const std::string text = bytes_of(std::string(kSourceDir) + "/" + name);
     EXPECT_FALSE(text.empty()) << name;
     for (const Words& words : examples_in(text)) {
       ++count;

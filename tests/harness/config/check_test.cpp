@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "tests/support/error_of.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -171,7 +172,7 @@ TEST(CheckConfig, ReportsAllContradictionsAtOnce) {
 }
 
 TEST(ShippedConfigs, AllLoadAndFitTheirRanks) {
-  const std::filesystem::path folder = std::filesystem::path(BERTHA_SOURCE_DIR) / "configs";
+  const std::filesystem::path folder = std::filesystem::path(kSourceDir) / "configs";
   int64_t found = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;

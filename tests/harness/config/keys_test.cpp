@@ -10,13 +10,14 @@
 #include "harness/config/nearest_word.h"
 #include "tests/support/files.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
 std::string read_source(const std::string& name) {
-  const std::string text = bytes_of(std::string(BERTHA_SOURCE_DIR) + "/" + name);
+  const std::string text = bytes_of(std::string(kSourceDir) + "/" + name);
   EXPECT_NE(text, "") << name;
   return text;
 }
@@ -116,7 +117,7 @@ TEST(ConfigKeys, NumbersKeepEveryBit) {
 
 TEST(ConfigKeys, TheReadmeOfConfigsHoldsTheGeneratedTable) {
   EXPECT_THAT(read_source("configs/README.md"), testing::HasSubstr(key_table_markdown()))
-      << "run: build/cpu/bertha config show --doc, and paste the table";
+      << "run: build/release/bertha config show --doc, and paste the table";
 }
 
 TEST(NearestWord, FindsTyposAndPartsAndGivesUpOnStrangers) {

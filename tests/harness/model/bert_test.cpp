@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "kernels/ops/common.h"
 #include "tests/harness/model/tiny_model.h"
 #include "tests/support/tolerance.h"
 

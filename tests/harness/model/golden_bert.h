@@ -4,13 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/harness/model/tiny_model.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha::testing {
 
 using Json = nlohmann::json;
 
 inline Json read_golden(const std::string& name) {
-  std::ifstream file(BERTHA_SOURCE_DIR "/tests/golden/" + name);
+  std::ifstream file(std::string(kSourceDir) + "/tests/golden/" + name);
   return Json::parse(file);
 }
 

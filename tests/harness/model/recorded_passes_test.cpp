@@ -7,6 +7,7 @@
 
 #include "harness/model/bert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/common.h"
 #include "tests/harness/model/tiny_model.h"
 #include "tests/support/recording_device.h"
 

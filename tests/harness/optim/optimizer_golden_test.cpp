@@ -5,7 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/tolerance.h"
 
 namespace bertha::testing {
@@ -13,7 +15,7 @@ namespace {
 
 // Values of an independent program: tests/golden/make_lamb_golden.py.
 nlohmann::json golden() {
-  std::ifstream file(std::string(BERTHA_SOURCE_DIR) + "/tests/golden/lamb_golden.json");
+  std::ifstream file(std::string(kSourceDir) + "/tests/golden/lamb_golden.json");
   return nlohmann::json::parse(file);
 }
 

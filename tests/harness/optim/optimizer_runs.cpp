@@ -5,6 +5,7 @@
 #include <random>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/support/thread_collectives.h"
 
 namespace bertha::testing {

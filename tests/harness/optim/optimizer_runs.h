@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/optim/optimizer.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha::testing {
 

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/support/thread_collectives.h"
 #include "tests/support/tolerance.h"

@@ -7,6 +7,7 @@
 
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -134,7 +135,7 @@ TEST(ShardPlan, EveryElementOfEveryTensorIsInExactlyOneSegmentOfItsNormRow) {
 }
 
 TEST(ShardPlan, BertLargeHasSixBucketsThatBackwardPassesAndOneForTheEmbeddings) {
-  const std::string large = std::string(BERTHA_SOURCE_DIR) + "/configs/models/large.yaml";
+  const std::string large = std::string(kSourceDir) + "/configs/models/large.yaml";
   const ParamTable table =
       make_param_table(make_dims(test::load_settings({large}).config.model), DecayRule::kReference);
   const int64_t bucket = bucket_elements(100, DType::kBF16);

@@ -9,12 +9,13 @@
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
 
 Config shape(const std::string& name) {
-  return test::load_settings({std::string(BERTHA_SOURCE_DIR) + "/configs/models/" + name + ".yaml"})
+  return test::load_settings({std::string(kSourceDir) + "/configs/models/" + name + ".yaml"})
       .config;
 }
 

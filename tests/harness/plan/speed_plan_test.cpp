@@ -9,6 +9,7 @@
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "tests/support/load_settings.h"
+#include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 SpeedRequest request_for(const std::string& recipe, int64_t ranks,
                          const std::vector<std::string>& settings = {}) {
-  const std::string path = std::string(BERTHA_SOURCE_DIR) + "/configs/" + recipe + ".yaml";
+  const std::string path = std::string(kSourceDir) + "/configs/" + recipe + ".yaml";
   SpeedRequest request{.config = test::load_settings({path}, settings).config,
                        .cluster = {.ranks = ranks, .network = parse_network("ib-ndr400x8")},
                        .lengths = published_lengths()};
@@ -171,7 +172,7 @@ std::string row_of(Case one) {
 
 TEST(SpeedPlan, TheTableOfTheDocumentIsTheModels) {
   const std::string document =
-      read_text_file(std::string(BERTHA_SOURCE_DIR) + "/kernels/measured/scale.md");
+      read_text_file(std::string(kSourceDir) + "/kernels/measured/scale.md");
   for (const Case& one : cases()) {
     const std::string row = row_of(one) + "\n";
     EXPECT_NE(document.find(row), std::string::npos) << "scale.md has no row " << row;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "harness/comm/rank_name.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
 

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <set>
 
+#include "kernels/ops/fp8_result.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/tolerance.h"
 

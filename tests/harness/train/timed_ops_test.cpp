@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "kernels/ops/elementwise.h"
 #include "tests/harness/train/training_rig.h"
 
 namespace bertha::testing {

@@ -10,6 +10,7 @@
 #include "harness/train/step.h"
 #include "harness/train/timers.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/ops/lamb_state.h"
 #include "tests/harness/model/tiny_model.h"
 #include "tests/support/thread_collectives.h"
 

@@ -3,6 +3,8 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_row_ops.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/prelu.h"
 
 // y = x w^T + bias for [1,2] x [1,2], and PReLU of its negative, through the installed headers and
 // libraries.

@@ -7,6 +7,8 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_row_ops.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/softmax.h"
 
 namespace {
 
