@@ -20,6 +20,7 @@
 #include "kernels/bench/bench_report.h"
 #include "kernels/bench/gain_cases.h"
 #include "kernels/bench/op_bench.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 namespace {
@@ -197,7 +198,7 @@ void add_bench_gains_command(CLI::App& bench, Chosen& chosen) {
   add_count(gains, "--steps", options.steps.steps,
             "Steps of each variant, in turns of four (default {})", 1);
   add_text(gains, "--only", options.only, "ROW[,..]", "Only these rows, separated by commas")
-      ->delimiter(',');
+      .separated_by_commas();
   add_json(gains, options.json);
   add_text(gains, "--svg", options.svg, "FILE", "File for the gains as a bar chart");
   add_config_options(gains, ShortOptions::kStepBench);

@@ -277,7 +277,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
   add_text(
       kernels, "--op", options.operations, "NAME[,..]",
       "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
-      ->delimiter(',');
+      .separated_by_commas();
   add_word(kernels, "--dtype", options.dtype, {"bf16", "fp16", "fp32"},
            "Short for train.precision");
   add_count(kernels, "--tokens", options.tokens, "Live tokens of the batch (default {})", 1,
@@ -286,9 +286,9 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
            "Counts of sequence lengths, as `bench step` reads them, for a batch of mixed lengths");
   add_count(kernels, "--repeats", options.launches, "Launches to time (default {})", 1, 1000000);
   add_number(kernels, "--peak-tflops", options.peak_tflops,
-             "Roof of GEMMs (default: a large one, measured)", above_zero());
+             "Roof of GEMMs (default: a large one, measured)", kAboveZero);
   add_number(kernels, "--peak-gbps", options.peak_gbps,
-             "Roof of the rest (default: a plain copy of as many bytes, measured)", above_zero());
+             "Roof of the rest (default: a plain copy of as many bytes, measured)", kAboveZero);
   add_text(kernels, "--tune", options.tune, "FILE",
            "First tune the GEMMs of the model on this GPU, and add them to this file");
   add_text(

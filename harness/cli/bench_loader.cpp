@@ -52,8 +52,8 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
   LoaderBenchOptions& sizes = options.bench;
   add_text(loader, "--data", options.data, "DIR", "Folder of shards (default: synthetic ones)");
   add_text(loader, "--scratch", sizes.scratch_folder, "DIR", "Folder for the synthetic shards");
-  add_number(loader, "--seconds", sizes.timed_s, "Time to measure (default 5)", above_zero(1e6))
-      ->type_name("S");
+  add_number(loader, "--seconds", sizes.timed_s, "Time to measure (default 5)", {.most = 1e6})
+      .type("S");
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
     add_count(loader, name, value, doc + " (default {})", 1);
   };

@@ -113,14 +113,13 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
   add_number(step, "--peak-tflops", options.peak_tflops,
              "What the utilization compares with (default: the data sheet's dense peak of 16-bit "
              "GEMMs, for the H100 and H200)",
-             above_zero());
-  step.add_flag("--by-operation", sizes.by_operation,
-                "Also time each operation; its events cost a little");
-  step.add_flag(
-          "--largest-batch", options.largest_batch,
-          "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
-          "by running steps with more and more")
-      ->excludes("--tokens-per-rank");
+             kAboveZero);
+  add_flag(step, "--by-operation", sizes.by_operation,
+           "Also time each operation; its events cost a little");
+  add_flag(step, "--largest-batch", options.largest_batch,
+           "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
+           "by running steps with more and more")
+      .excludes("--tokens-per-rank");
   add_json(step, options.json);
   add_config_options(step, ShortOptions::kStepBench);
 }

@@ -190,8 +190,8 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
                     "bertha checkpoint show runs/latest --tensors"}});
   CheckpointOptions& options = set_action<CheckpointOptions>(show, chosen, run_show);
   add_text(show, "path", options.path, "PATH", "Checkpoint, folder of checkpoints, or run folder")
-      ->required();
-  show.add_flag("--tensors", options.tensors, "List every tensor");
+      .required();
+  add_flag(show, "--tensors", options.tensors, "List every tensor");
   add_json(show, options.json);
   add_checkpoint_verify(checkpoint, chosen);
   add_checkpoint_convert(checkpoint, chosen);

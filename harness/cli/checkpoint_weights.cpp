@@ -46,9 +46,9 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
   add_text(command, "path", options.request.weights.path, "PATH",
            "Checkpoint, run folder, Hugging Face folder, .safetensors file, or prefix of a "
            "TensorFlow checkpoint")
-      ->required();
+      .required();
   add_text(command, "-o,--output", options.output, "DIR", "Folder to write; must not be there yet")
-      ->required();
+      .required();
   add_text(command, "--model-config", options.request.stated_model, "FILE",
            "config.json or bert_config.json (default: the one beside the weights)");
   add_text(command, "--vocab", options.request.vocab, "FILE",
@@ -78,7 +78,7 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
                     "bertha checkpoint verify bert-large-uncased",
                     "bertha checkpoint verify tf1_ckpt/model.ckpt-28252"}});
   const auto path = std::make_shared<std::string>();
-  add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`")->required();
+  add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`").required();
   set_action(verify, chosen, [path](CommandContext&) {
     const std::string found = is_run(*path) ? checkpoint_to_check(*path) : *path;
     std::cout << found << '\n';
@@ -114,8 +114,8 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
                     "bertha checkpoint export runs/latest --output my_encoder --encoder-only"}});
   RewriteOptions& options = set_action<RewriteOptions>(exporting, chosen, run_rewrite);
   add_rewrite_options(exporting, options);
-  exporting.add_flag("--encoder-only", options.encoder_only,
-                     "Encoder and pooler under the names of a bare BertModel");
+  add_flag(exporting, "--encoder-only", options.encoder_only,
+           "Encoder and pooler under the names of a bare BertModel");
 }
 
 }  // namespace bertha

@@ -1,10 +1,14 @@
 #include "harness/cli/command.h"
 
+#include <CLI/CLI.hpp>
+
+#include "harness/cli/options.h"
+
 namespace bertha {
 
 void add_verbosity_options(CLI::App& command, Chosen& chosen) {
-  command.add_flag("-q,--quiet", chosen.quiet, "Print warnings and errors only");
-  command.add_flag("-v,--verbose", chosen.verbose, "Print debug lines too");
+  add_flag(command, "-q,--quiet", chosen.quiet, "Print warnings and errors only");
+  add_flag(command, "-v,--verbose", chosen.verbose, "Print debug lines too");
 }
 
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +9,10 @@
 
 #include "harness/comm/world.h"
 #include "harness/config/terminal.h"
+
+namespace CLI {
+class App;
+}
 
 namespace bertha {
 

@@ -145,7 +145,7 @@ void add_compare_command(CLI::App& program, Chosen& chosen) {
                     "bertha compare runs/a runs/b --output accuracy.svg",
                     "bertha compare runs/seed-0 runs/seed-1 runs/seed-2"}});
   CompareOptions& options = set_action<CompareOptions>(compare, chosen, run_compare);
-  add_text(compare, "run", options.runs, "DIR", "Run folders")->required();
+  add_text(compare, "run", options.runs, "DIR", "Run folders").required();
   add_text(compare, "-o,--output", options.chart, "FILE",
            "FILE.svg to write, with the accuracy of all runs by samples");
   add_json(compare, options.json);

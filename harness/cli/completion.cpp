@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <iostream>
@@ -122,7 +123,7 @@ void add_completion_command(CLI::App& program, Chosen& chosen) {
                     "bertha completion zsh > ~/.zsh/functions/_bertha",
                     "bertha completion fish > ~/.config/fish/completions/bertha.fish"}});
   const auto options = std::make_shared<CompletionOptions>();
-  add_text(completion, "shell", options->shell, "bash|zsh|fish", "The shell")->required();
+  add_text(completion, "shell", options->shell, "bash|zsh|fish", "The shell").required();
   add_text(completion, "line", options->line, "WORD", "Behind `words --`: the line so far");
   set_action(completion, chosen,
              [&program, options](CommandContext&) { return run_completion(program, *options); });

@@ -42,10 +42,11 @@ void add_show(CLI::App& config, Chosen& chosen) {
                     "bertha config show --doc"}});
   add_config_options(show, ShortOptions::kTraining);
   const auto options = std::make_shared<ShowOptions>();
-  CLI::Option* plain = show.add_flag("--plain", options->plain, "Values only, without origins");
+  add_flag(show, "--plain", options->plain, "Values only, without origins");
   add_json(show, options->json);
-  show.add_flag("--doc", options->doc, "The table of all keys, as in configs/README.md")
-      ->excludes(plain, show.get_option("--json"));
+  add_flag(show, "--doc", options->doc, "The table of all keys, as in configs/README.md")
+      .excludes("--plain")
+      .excludes("--json");
   set_action(show, chosen, [&show, options](CommandContext&) {
     if (options->doc) {
       std::cout << key_table_markdown();
@@ -95,7 +96,7 @@ void add_diff(CLI::App& config, Chosen& chosen) {
                     "bertha config diff runs/first runs/latest",
                     "bertha config diff my.yaml runs/latest/resolved.yaml"}});
   const auto paths = std::make_shared<std::vector<std::string>>();
-  add_text(diff, "config", *paths, "PATH", "Two or more YAML files or run folders")->required();
+  add_text(diff, "config", *paths, "PATH", "Two or more YAML files or run folders").required();
   set_action(diff, chosen, [paths](CommandContext&) {
     if (paths->size() < 2) {
       fail(ExitCode::kUsage, "config diff: found only ", paths->front(),

@@ -1,5 +1,6 @@
 #include "harness/cli/config_options.h"
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdlib>
 #include <map>

@@ -1,9 +1,11 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "harness/comm/world.h"
 #include "harness/config/load.h"
+
+namespace CLI {
+class App;
+}
 
 namespace bertha {
 

@@ -55,20 +55,19 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result) 
 void add_source_options(CLI::App& command, SourceOptions& source) {
   add_text(command, "path", source.path, "PATH",
            "Folder of shards of any layout, or of TFRecord files, or one file")
-      ->required();
+      .required();
   add_count(command, "--max-sequences", source.max_seqs,
             "Only the first N sequences, in file order; files beyond are not looked at", 1);
-  command.add_flag_callback(
-      "--partial", [&source] { source.missing = MissingFiles::kAccept; },
+  add_flag(
+      command, "--partial", [&source] { source.missing = MissingFiles::kAccept; },
       "Accept that files of a numbered set are missing");
   add_count(command, "--threads", source.num_threads, "Threads; 0 = one per core (default)");
-  command
-      .add_option_function<int64_t>(
-          "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
-          concat("Memory for sequences that change their order, over all threads (default ",
-                 source.memory_bytes / kBytesPerMib, ")"))
-      ->check(whole_number(16, int64_t{1} << 24))
-      ->type_name("MIB");
+  add_count(
+      command, "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
+      concat("Memory for sequences that change their order, over all threads (default ",
+             source.memory_bytes / kBytesPerMib, ")"),
+      16, int64_t{1} << 24)
+      .type("MIB");
   add_limit_options(command, source.limits);
 }
 
@@ -102,13 +101,13 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
   ConvertCommand& command = set_action<ConvertCommand>(convert, chosen, run_convert);
   ConvertOptions& options = command.options;
   add_source_options(convert, options.source);
-  add_text(convert, "-o,--output", options.output_dir, "DIR", "Folder to write")->required();
+  add_text(convert, "-o,--output", options.output_dir, "DIR", "Folder to write").required();
   add_layout_option(convert, options.layout);
   add_count(convert, "--shards", options.num_shards,
             "Shards to write, of the published sizes (default: as the files that are read)", 1,
             kMostShards);
-  convert.add_flag("--shuffle", command.shuffle,
-                   "Shuffle over all sequences, as the published script does");
+  add_flag(convert, "--shuffle", command.shuffle,
+           "Shuffle over all sequences, as the published script does");
   add_count(convert, "--seed", command.seed, "Seed of --shuffle (default {}, the published one)");
   add_text(convert, "--chk", options.checksum_list, "FILE",
            "Published checksum list to compare the written shards with");

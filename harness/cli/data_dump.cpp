@@ -21,9 +21,9 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
                     "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
                     "python3 tests/comparisons/torch_curve.py dump --output runs/torch"}});
   const auto options = std::make_shared<DumpOptions>();
-  add_text(dump, "-o,--output", options->folder, "DIR", "Folder to write")->required();
+  add_text(dump, "-o,--output", options->folder, "DIR", "Folder to write").required();
   add_count(dump, "--steps", options->steps, "Steps, from the first on (default 1)", 1);
-  dump.add_flag("--weights", options->weights, "Also the initial weights");
+  add_flag(dump, "--weights", options->weights, "Also the initial weights");
   add_config_options(dump, ShortOptions::kNone);
   set_action(dump, chosen, [&dump, options](CommandContext&) {
     const Config config = load_from_options(dump).config;

@@ -92,9 +92,9 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
   VerifyOptions verify;
   verify.num_threads = options.threads;
   verify.checksum_list = options.checksum_list;
-  const bool limits_given = command.count("--vocab-size") + command.count("--max-seq-tokens") +
-                                command.count("--max-masked-per-seq") >
-                            0;
+  const bool limits_given = is_given(command, "--vocab-size") ||
+                            is_given(command, "--max-seq-tokens") ||
+                            is_given(command, "--max-masked-per-seq");
   if (limits_given) verify.limits = limits_for(command, options.limits, options.path);
   const VerifyReport report = verify_data(
       options.path, verify, progress_of(progress_lines(context.terminal), "verify", "shards"));
@@ -147,7 +147,7 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
 }
 
 void add_path(CLI::App& command, InspectOptions& options) {
-  add_text(command, "path", options.path, "PATH", "Folder of shards, or one shard")->required();
+  add_text(command, "path", options.path, "PATH", "Folder of shards, or one shard").required();
   add_count(command, "--threads", options.threads, "Threads; 0 = one per core (default)");
   add_limit_options(command, options.limits);
   add_json(command, options.json);
@@ -214,9 +214,9 @@ SampleLimits limits_for(const CLI::App& command, const SampleLimits& options,
                         const std::string& path) {
   SampleLimits limits;
   if (const auto manifest = find_manifest(path)) limits = manifest->limits;
-  if (command.count("--vocab-size") > 0) limits.vocab_size = options.vocab_size;
-  if (command.count("--max-seq-tokens") > 0) limits.max_seq_tokens = options.max_seq_tokens;
-  if (command.count("--max-masked-per-seq") > 0) {
+  if (is_given(command, "--vocab-size")) limits.vocab_size = options.vocab_size;
+  if (is_given(command, "--max-seq-tokens")) limits.max_seq_tokens = options.max_seq_tokens;
+  if (is_given(command, "--max-masked-per-seq")) {
     limits.max_masked_per_seq = options.max_masked_per_seq;
   }
   return limits;

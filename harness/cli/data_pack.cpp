@@ -58,7 +58,7 @@ void add_data_pack(CLI::App& data, Chosen& chosen) {
   PackOptions& options = command.options;
   add_source_options(pack, options.source);
   add_text(pack, "-o,--output", options.output_dir, "DIR", "Folder to write");
-  pack.add_flag("--dry-run", command.dry_run, "Only say how full the packs will be");
+  add_flag(pack, "--dry-run", command.dry_run, "Only say how full the packs will be");
   add_count(pack, "--max-per-pack", options.max_seqs_per_pack,
             "Most sequences of a pack (default {})", 1, 255);
   add_count(pack, "--shards", options.num_shards,

@@ -101,9 +101,9 @@ void add_text_options(CLI::App& command, std::vector<std::string>& inputs, Missi
   add_text(command, "text,--text", inputs, "PATH",
            "Text files in UTF-8, or folders of them (files *.txt and part-*); one sentence per "
            "line. Files with a zero byte, and JSON, HTML and tables, are refused")
-      ->required();
-  command.add_flag_callback(
-      "--partial", [&missing] { missing = MissingFiles::kAccept; },
+      .required();
+  add_flag(
+      command, "--partial", [&missing] { missing = MissingFiles::kAccept; },
       "Accept that text files of a numbered set are missing in a folder");
 }
 
@@ -126,15 +126,15 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   PrepareCommand& command = set_action<PrepareCommand>(prepare, chosen, run_prepare);
   PrepareOptions* const options = &command.options;
   add_text_options(prepare, options->inputs, options->missing);
-  prepare.add_flag_callback(
-      "--prose", [options] { options->text_form = TextForm::kProse; },
+  add_flag(
+      prepare, "--prose", [options] { options->text_form = TextForm::kProse; },
       "The text is ordinary prose: join the lines between two blank lines and split them into "
       "sentences (default: a sentence per line)");
   add_text(prepare, "--vocab", options->vocab_file, "FILE",
            "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
            "beside it states otherwise")
-      ->required();
-  add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write")->required();
+      .required();
+  add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write").required();
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
     add_count(prepare, name, value, doc + " (default {})");
@@ -148,26 +148,26 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   count("--eval-samples", options->eval_samples,
         "Write so many picked samples into one file; 0 = all, as shards");
   add_number(prepare, "--masked-fraction", options->generator.masked_fraction,
-             "Part of the tokens to mask, 0 to 1 (default {})", fraction());
+             "Part of the tokens to mask, 0 to 1 (default {})", kFraction);
   add_number(prepare, "--short-seq-probability", options->generator.short_seq_probability,
-             "How often a sequence is made shorter, 0 to 1 (default {})", fraction());
+             "How often a sequence is made shorter, 0 to 1 (default {})", kFraction);
   add_count(prepare, "--seed", options->generator.seed, "Seed of pairs and masks (default {})");
   add_count(prepare, "--workers", options->workers, "Threads; 0 = one per processor (default)");
-  prepare.add_flag("--resume,!--no-resume", options->resume,
-                   "Keep finished parts of an earlier run (default)");
-  CLI::Option* const official = prepare.add_flag(
-      "--official", command.official,
+  add_flag(prepare, "--resume,!--no-resume", options->resume,
+           "Keep finished parts of an earlier run (default)");
+  const Option official = add_flag(
+      prepare, "--official", command.official,
       concat("The published training data: ", kOfficialShards,
              " shards (or --shards) with the published settings, then the same shuffled, in two "
              "folders of --output with the published names"));
   for (const char* name :
        {"--prose", "--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
         "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
-    official->excludes(prepare.get_option(name));
+    official.excludes(name);
   }
   add_text(prepare, "--chk", command.checksum_list, "FILE",
            "With --official: the published checksum list to compare the shuffled shards with")
-      ->needs(official);
+      .needs("--official");
 }
 
 }  // namespace bertha

@@ -40,7 +40,7 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   VocabOptions& options = command.options;
   add_text_options(vocab, options.inputs, options.missing);
   add_count(vocab, "--size", options.num_wordpieces, "Wordpieces of the vocabulary (default {})");
-  add_text(vocab, "-o,--output", command.output, "FILE", "File to write")->required();
+  add_text(vocab, "-o,--output", command.output, "FILE", "File to write").required();
   add_count(vocab, "--workers", options.workers, "Threads; 0 = one per processor (default)");
 }
 

@@ -127,8 +127,8 @@ void add_encode_command(CLI::App& program, Chosen& chosen) {
                     "out.safetensors --backend cuda --precision bf16"}});
   EncodeOptions& options = set_action<EncodeOptions>(encode, chosen, run_encode);
   add_text_model_options(encode, options.model);
-  add_text(encode, "--text", options.text, "FILE", "Text, UTF-8, a line at a time")->required();
-  add_text(encode, "-o,--output", options.output, "FILE", "File to write")->required();
+  add_text(encode, "--text", options.text, "FILE", "Text, UTF-8, a line at a time").required();
+  add_text(encode, "-o,--output", options.output, "FILE", "File to write").required();
 }
 
 }  // namespace bertha

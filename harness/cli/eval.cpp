@@ -33,7 +33,7 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
   const auto options = std::make_shared<EvalOptions>();
   add_text(eval, "--checkpoint", options->checkpoint, "PATH",
            "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
-      ->required();
+      .required();
   add_json(eval, options->json);
   set_action(eval, chosen, [&eval, options](CommandContext& context) {
     const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);

@@ -183,7 +183,7 @@ void add_check(CLI::App& log, Chosen& chosen) {
   CheckOptions& options = set_action<CheckOptions>(check, chosen, run_check);
   add_text(check, "path", options.paths, "PATH",
            "Run folders, result files or folders of result files")
-      ->required();
+      .required();
   add_rule_options(check, options.submission.rules);
   add_choice<SamplesFrom>(
       check, "--samples-from", options.submission.samples_from,
@@ -200,7 +200,7 @@ void add_plot(CLI::App& log, Chosen& chosen) {
        .examples = {"bertha log plot runs/latest", "bertha log plot runs/latest --output plots",
                     "bertha log plot runs/latest/metrics.jsonl --output /tmp/plots"}});
   PlotOptions& options = set_action<PlotOptions>(plot, chosen, run_plot);
-  add_text(plot, "path", options.path, "PATH", "Run folder, or metrics.jsonl")->required();
+  add_text(plot, "path", options.path, "PATH", "Run folder, or metrics.jsonl").required();
   add_text(plot, "-o,--output", options.output, "DIR",
            "Folder to write (default: plots/ beside it)");
   add_choice<PublishedBand>(plot, "--published", options.published,

@@ -1,9 +1,12 @@
 #include "harness/cli/options.h"
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
-#include <string>
+#include <optional>
 
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/parse_number.h"
 
 namespace bertha {
@@ -19,29 +22,109 @@ CLI::Validator check(Accepts accepts, const std::string& want) {
   return CLI::Validator(complaint, "");
 }
 
+/// `doc` with the default in place of {}: "Steps to time (default 50)".
+template <class Number>
+std::string doc_with(std::string doc, Number value) {
+  const size_t at = doc.find("{}");
+  return at == std::string::npos ? doc : doc.replace(at, 2, concat(value));
+}
+
+/// An option of whole numbers of [low, high].
+Option whole(CLI::Option* option, int64_t low, int64_t high, bool open) {
+  const auto is_within = [low, high](int64_t number) { return number >= low && number <= high; };
+  const std::string want =
+      concat("a whole number, ", low, open ? " or more" : concat(" to ", high));
+  return Option(option->check(check<int64_t>(is_within, want))->type_name("N"));
+}
+
+template <class Text>
+Option add_texts(CLI::App& command, const std::string& names, Text& value, const std::string& type,
+                 const std::string& doc) {
+  return Option(command.add_option(names, value, doc)->type_name(type));
+}
+
 }  // namespace
 
-CLI::Validator whole_number(int64_t low, int64_t high) {
-  const bool open = high == kNoLimit;
-  return check<int64_t>([low, high](int64_t number) { return number >= low && number <= high; },
-                        concat("a whole number, ", low, open ? " or more" : concat(" to ", high)));
+Option Option::required() const { return Option(option_->required()); }
+Option Option::excludes(const std::string& other) const { return Option(option_->excludes(other)); }
+Option Option::needs(const std::string& other) const { return Option(option_->needs(other)); }
+Option Option::separated_by_commas() const { return Option(option_->delimiter(',')); }
+Option Option::type(const std::string& shown) const { return Option(option_->type_name(shown)); }
+
+bool is_given(const CLI::App& command, const std::string& name) { return command.count(name) > 0; }
+
+Option add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& doc) {
+  return Option(command.add_flag(names, value, doc));
 }
 
-CLI::Validator fraction() {
-  return check<double>([](double number) { return number >= 0 && number <= 1; },
-                       "a number from 0 to 1");
+Option add_flag(CLI::App& command, const std::string& names,
+                const std::function<void()>& when_given, const std::string& doc) {
+  return Option(command.add_flag_callback(names, when_given, doc));
 }
 
-CLI::Validator above_zero(double most) {
-  const std::string limit =
-      std::isfinite(most) ? concat(", up to ", static_cast<int64_t>(most)) : "";
-  return check<double>([most](double number) { return number > 0 && number <= most; },
-                       "a number above 0" + limit);
+Option add_text(CLI::App& command, const std::string& names, std::string& value,
+                const std::string& type, const std::string& doc) {
+  return add_texts(command, names, value, type, doc);
+}
+
+Option add_text(CLI::App& command, const std::string& names, std::vector<std::string>& value,
+                const std::string& type, const std::string& doc) {
+  return add_texts(command, names, value, type, doc);
+}
+
+Option add_count(CLI::App& command, const std::string& names, int64_t& value,
+                 const std::string& doc, int64_t low, int64_t high) {
+  return whole(command.add_option(names, value, doc_with(doc, value)), low, high, high == kNoLimit);
+}
+
+Option add_count(CLI::App& command, const std::string& names, uint64_t& value,
+                 const std::string& doc) {
+  return whole(command.add_option(names, value, doc_with(doc, value)), 0, kNoLimit, true);
+}
+
+Option add_count(CLI::App& command, const std::string& names, int& value, const std::string& doc,
+                 int low, int high) {
+  return whole(command.add_option(names, value, doc_with(doc, value)), low, high,
+               high == std::numeric_limits<int>::max());
+}
+
+Option add_count(CLI::App& command, const std::string& names,
+                 const std::function<void(int64_t)>& take, const std::string& doc, int64_t low,
+                 int64_t high) {
+  return whole(command.add_option_function<int64_t>(names, take, doc), low, high, high == kNoLimit);
+}
+
+Option add_number(CLI::App& command, const std::string& names, double& value,
+                  const std::string& doc, Numbers range) {
+  const auto accepts = [range](double number) {
+    return (number > 0 || (range.with_zero && number == 0)) && number <= range.most;
+  };
+  const bool open = std::isinf(range.most);
+  const std::string limit = open ? "" : concat(static_cast<int64_t>(range.most));
+  const std::string want = range.with_zero
+                               ? concat("a number from 0 to ", limit)
+                               : concat("a number above 0", open ? "" : ", up to ", limit);
+  return Option(command.add_option(names, value, doc_with(doc, value))
+                    ->check(check<double>(accepts, want))
+                    ->type_name("X"));
 }
 
 void add_json(CLI::App& command, std::string& path) {
   add_text(command, "--json", path, "FILE",
            "File for the report as JSON; - prints it instead of the text");
+}
+
+void add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& words,
+                const std::function<void(size_t)>& take, const std::string& doc) {
+  const std::string shown = joined(words, "|");
+  const auto take_word = [name, words, shown, take](const std::string& given) {
+    const auto found = std::find(words.begin(), words.end(), given);
+    if (found == words.end()) {
+      throw CLI::ValidationError(name, concat("found \"", given, "\", want ", shown));
+    }
+    take(static_cast<size_t>(found - words.begin()));
+  };
+  command.add_option_function<std::string>(name, take_word, doc)->type_name(shown);
 }
 
 void add_word(CLI::App& command, const std::string& name, std::string& value,

@@ -1,57 +1,76 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.h"
-#include "kernels/base/joined.h"
+// Of CLI11 the names alone: a file that includes its headers compiles for seconds longer.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace bertha {
 
-// Kinds of options, as help shows them. What a number has to be is not part of the help; the
-// complaint about another value is `found "2", want a number from 0 to 1`.
+/// An option that was added, to state more of it.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option required() const;
+  /// Named with its dashes, as added before; a command line that has both is refused.
+  Option excludes(const std::string& other) const;
+  Option needs(const std::string& other) const;
+  Option separated_by_commas() const;
+  Option type(const std::string& shown) const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// Whether the command line has the option.
+bool is_given(const CLI::App& command, const std::string& name);
+
+/// "--tensors", or "--resume,!--no-resume".
+Option add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& doc);
+Option add_flag(CLI::App& command, const std::string& names,
+                const std::function<void()>& when_given, const std::string& doc);
+
+/// "--json FILE": one text or several.
+Option add_text(CLI::App& command, const std::string& names, std::string& value,
+                const std::string& type, const std::string& doc);
+Option add_text(CLI::App& command, const std::string& names, std::vector<std::string>& value,
+                const std::string& type, const std::string& doc);
+
+// Numbers. What one has to be is not part of the help; the complaint about another value is
+// `found "2", want a number from 0 to 1`. {} in `doc` is what `value` holds now.
 
 inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-/// A whole number of [low, high].
-CLI::Validator whole_number(int64_t low, int64_t high = kNoLimit);
-/// A number of [0, 1].
-CLI::Validator fraction();
-/// A number above 0, up to `most`.
-CLI::Validator above_zero(double most = std::numeric_limits<double>::infinity());
+/// "--steps N": a whole number of [low, high].
+Option add_count(CLI::App& command, const std::string& names, int64_t& value,
+                 const std::string& doc, int64_t low = 0, int64_t high = kNoLimit);
+Option add_count(CLI::App& command, const std::string& names, uint64_t& value,
+                 const std::string& doc);
+Option add_count(CLI::App& command, const std::string& names, int& value, const std::string& doc,
+                 int low = 0, int high = std::numeric_limits<int>::max());
 
-/// `doc` with the default in place of {}: "Steps to time (default 50)".
-template <class Number>
-std::string doc_with(std::string doc, const Number& value) {
-  const size_t at = doc.find("{}");
-  return at == std::string::npos ? doc : doc.replace(at, 2, concat(value));
-}
+Option add_count(CLI::App& command, const std::string& names,
+                 const std::function<void(int64_t)>& take, const std::string& doc, int64_t low,
+                 int64_t high);
 
-/// "--steps N": a whole number of [low, high]. {} in `doc` is what `value` holds now.
-template <class Whole>
-CLI::Option* add_count(CLI::App& command, const std::string& names, Whole& value,
-                       const std::string& doc, int64_t low = 0, int64_t high = kNoLimit) {
-  return command.add_option(names, value, doc_with(doc, value))
-      ->check(whole_number(low, high))
-      ->type_name("N");
-}
-
-/// "--masked-fraction X". {} in `doc` as above.
-inline CLI::Option* add_number(CLI::App& command, const std::string& names, double& value,
-                               const std::string& doc, const CLI::Validator& check) {
-  return command.add_option(names, value, doc_with(doc, value))->check(check)->type_name("X");
-}
-
-/// "--json FILE": one text or several.
-template <class Text>
-CLI::Option* add_text(CLI::App& command, const std::string& names, Text& value,
-                      const std::string& type, const std::string& doc) {
-  return command.add_option(names, value, doc)->type_name(type);
-}
+/// "--masked-fraction X": a number from or above 0, up to `most`.
+struct Numbers {
+  bool with_zero = false;
+  double most = std::numeric_limits<double>::infinity();
+};
+inline constexpr Numbers kAboveZero{};
+inline constexpr Numbers kFraction{.with_zero = true, .most = 1};
+Option add_number(CLI::App& command, const std::string& names, double& value,
+                  const std::string& doc, Numbers range);
 
 /// "--json FILE", see write_json_report().
 void add_json(CLI::App& command, std::string& path);
@@ -59,22 +78,19 @@ void add_json(CLI::App& command, std::string& path);
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;  // word, what it stands for
 
-/// One of some words, which help lists: "--layout variable|fixed".
+/// One of some words, which help lists: "--layout variable|fixed". `take` gets its place in them.
 ///
 /// Errors    of parsing: "--layout: found "fxed", want variable|fixed".
+void add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& words,
+                const std::function<void(size_t)>& take, const std::string& doc);
 template <class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value,
                 const Choices<Value>& choices, const std::string& doc) {
-  const std::string words = joined(choices, "|", &std::pair<std::string, Value>::first);
-  const auto take = [name, words, choices, &value](const std::string& given) {
-    for (const auto& [word, meaning] : choices) {
-      if (given != word) continue;
-      value = meaning;
-      return;
-    }
-    throw CLI::ValidationError(name, concat("found \"", given, "\", want ", words));
-  };
-  command.add_option_function<std::string>(name, take, doc)->type_name(words);
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : choices) words.push_back(word);
+  add_choice(
+      command, name, words, [choices, &value](size_t place) { value = choices[place].second; },
+      doc);
 }
 
 /// The same where the word itself is the value.

@@ -1,5 +1,6 @@
 #include "harness/cli/parse.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
@@ -83,50 +84,53 @@ void refuse_empty_paths(const Called& called) {
 }  // namespace
 
 CommandLine::CommandLine()
-    : app_("Trains BERT by the rules of MLPerf, from text to target.", "bertha") {
+    : app_(std::make_unique<CLI::App>("Trains BERT by the rules of MLPerf, from text to target.",
+                                      "bertha")) {
   // One command per line: a further word that names another one belongs to the first. Sub-commands
   // inherit it.
-  app_.require_subcommand(0, 1);
-  set_help(app_, {"bertha train --config configs/quickstart.yaml",
-                  "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
-                  "bertha data prepare --help"});
-  app_.set_version_flag("-V,--version", version_text, "Print version, backends and libraries");
-  add_verbosity_options(app_, chosen_);
-  add_train_command(app_, chosen_);
-  add_eval_command(app_, chosen_);
-  add_encode_command(app_, chosen_);
-  add_fill_command(app_, chosen_);
-  add_replay_command(app_, chosen_);
-  add_data_command(app_, chosen_);
-  add_plan_command(app_, chosen_);
-  add_checkpoint_command(app_, chosen_);
-  add_config_command(app_, chosen_);
-  add_log_command(app_, chosen_);
-  add_compare_command(app_, chosen_);
-  add_watch_command(app_, chosen_);
-  add_doctor_command(app_, chosen_);
-  add_submit_command(app_, chosen_);
-  add_bench_command(app_, chosen_);
-  add_completion_command(app_, chosen_);
-  add_man_command(app_, chosen_);
+  app_->require_subcommand(0, 1);
+  set_help(*app_, {"bertha train --config configs/quickstart.yaml",
+                   "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
+                   "bertha data prepare --help"});
+  app_->set_version_flag("-V,--version", version_text, "Print version, backends and libraries");
+  add_verbosity_options(*app_, chosen_);
+  add_train_command(*app_, chosen_);
+  add_eval_command(*app_, chosen_);
+  add_encode_command(*app_, chosen_);
+  add_fill_command(*app_, chosen_);
+  add_replay_command(*app_, chosen_);
+  add_data_command(*app_, chosen_);
+  add_plan_command(*app_, chosen_);
+  add_checkpoint_command(*app_, chosen_);
+  add_config_command(*app_, chosen_);
+  add_log_command(*app_, chosen_);
+  add_compare_command(*app_, chosen_);
+  add_watch_command(*app_, chosen_);
+  add_doctor_command(*app_, chosen_);
+  add_submit_command(*app_, chosen_);
+  add_bench_command(*app_, chosen_);
+  add_completion_command(*app_, chosen_);
+  add_man_command(*app_, chosen_);
 }
+
+CommandLine::~CommandLine() = default;
 
 bool CommandLine::runs_on_ranks() const {
   static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval",
                                               "fill",  "replay", "train"};
-  const auto chosen = app_.get_subcommands();
+  const auto chosen = app_->get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }
 
 std::vector<std::vector<std::string>> CommandLine::commands() const {
   std::vector<std::vector<std::string>> all;
-  add_commands(app_, {}, all);
+  add_commands(*app_, {}, all);
   return all;
 }
 
 // What is wrong with the first word that no option or command took; empty when all were taken.
 std::string CommandLine::unknown_word() const {
-  const std::vector<Called> met = commands_met(app_);
+  const std::vector<Called> met = commands_met(*app_);
   std::vector<std::string> left;
   const auto found = std::ranges::find_if(met, [&left](const Called& called) {
     left = called.command->remaining();
@@ -155,18 +159,18 @@ Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = normalized(arguments);
   std::ranges::reverse(words);  // CLI11 takes them from the back
   try {
-    app_.parse(words);
+    app_->parse(words);
   } catch (const CLI::CallForHelp&) {
-    return {.command = {}, .chosen = {}, .text = app_.help()};
+    return {.command = {}, .chosen = {}, .text = app_->help()};
   } catch (const CLI::CallForVersion& version) {
     return {.command = {}, .chosen = {}, .text = std::string(version.what()) + "\n"};
   } catch (const CLI::ParseError& error) {
     const std::string unknown = unknown_word();
-    const std::string name = commands_met(app_).back().name;
+    const std::string name = commands_met(*app_).back().name;
     fail(ExitCode::kUsage,
          unknown.empty() ? concat(prefix(name), error.what(), "; see ", name, " --help") : unknown);
   }
-  const Called last = commands_met(app_).back();
+  const Called last = commands_met(*app_).back();
   if (!chosen_.action) {
     fail(ExitCode::kUsage, prefix(last.name),
          "want a command: ", joined(command_names(*last.command), ", "), "; see ", last.name,

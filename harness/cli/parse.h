@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct Parsed {
 class CommandLine {
  public:
   CommandLine();
+  ~CommandLine();
   /// `arguments` without the name of the program. Underscores in option names count as dashes, and
   /// `help COMMAND` as `COMMAND --help`.
   ///
@@ -34,7 +36,7 @@ class CommandLine {
  private:
   std::string unknown_word() const;
 
-  CLI::App app_;
+  std::unique_ptr<CLI::App> app_;
   Chosen chosen_;
 };
 

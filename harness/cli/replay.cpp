@@ -198,7 +198,7 @@ void add_replay_command(CLI::App& program, Chosen& chosen) {
   const auto options = std::make_shared<ReplayOptions>();
   add_text(replay, "post_mortem", options->path, "FILE",
            "post_mortem.rank_NNNN.json of a run folder")
-      ->required();
+      .required();
   add_word(replay, "--backend", options->backend, {"auto", "cpu", "cuda"},
            "cpu leaves the GPU out, cuda wants one");
   add_json(replay, options->json);

@@ -46,18 +46,18 @@ void add_submit_command(CLI::App& program, Chosen& chosen) {
   PackageRequest& request = options.request;
   add_text(submit, "path", options.paths, "PATH",
            "Run folders, or the folder of them (LOGDIR of launch/run_and_time.sh)")
-      ->required();
+      .required();
   add_text(submit, "--system", request.system, "NAME",
            "Name of the system: letters, digits, '.', '_', '-'")
-      ->required();
+      .required();
   add_text(submit, "-o,--output", request.output, "DIR",
            "Folder of the submitter; may hold other systems")
-      ->required();
+      .required();
   add_text(submit, "--sources", request.sources, "DIR",
            "Git checkout that has the commit of the runs (default: this folder)");
   add_rule_options(submit, request.options.rules);
-  submit.add_flag("--draft", request.draft,
-                  "Build it although a rule is broken or the sources are unknown");
+  add_flag(submit, "--draft", request.draft,
+           "Build it although a rule is broken or the sources are unknown");
 }
 
 }  // namespace bertha

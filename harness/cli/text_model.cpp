@@ -10,6 +10,7 @@
 #include "harness/train/pinned_pool.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/ops/elementwise.h"
 
 namespace bertha {
 namespace {
@@ -162,7 +163,7 @@ std::vector<float> TextModel::on_host(const View& view, int64_t rows) {
 void add_text_model_options(CLI::App& command, TextModelOptions& options) {
   add_text(command, "--checkpoint", options.request.weights.path, "PATH",
            "Weights, as for `bertha checkpoint export`")
-      ->required();
+      .required();
   add_text(command, "--model-config", options.request.stated_model, "FILE",
            "config.json or bert_config.json (default: the one beside the weights)");
   add_text(command, "--vocab", options.request.vocab, "FILE",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +9,10 @@
 #include "harness/backend.h"
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/model/bert.h"
+
+namespace CLI {
+class App;
+}
 
 namespace bertha {
 

@@ -131,9 +131,9 @@ void add_watch_command(CLI::App& program, Chosen& chosen) {
                     "bertha watch runs/quickstart --once", "ssh -t login bertha watch /runs/a"}});
   const auto options = std::make_shared<WatchOptions>();
   add_text(watch, "run", options->run, "DIR", "Run folder (default runs/latest)");
-  watch.add_flag("--once", options->once, "Print one frame and exit");
+  add_flag(watch, "--once", options->once, "Print one frame and exit");
   add_number(watch, "--every", options->every_seconds, "Seconds between frames (default {})",
-             above_zero());
+             kAboveZero);
   set_action(watch, chosen, [options](CommandContext&) { return Watch(*options).run(); });
 }
 
