@@ -43,7 +43,6 @@ write_file() {  # path, text
 
 # $BERTHA, else what was built here, else the PATH.
 find_bertha() {
-  local candidate
   # The image has a program too; whether a path exists there is not visible from here.
   if [[ -n ${CONT:-} && -n ${SLURM_JOB_ID:-} ]]; then
     echo "${BERTHA:-bertha}"
@@ -54,11 +53,10 @@ find_bertha() {
     realpath "$BERTHA"
     return
   fi
-  for candidate in "$launch_dir/../build/cuda/bertha" "$launch_dir/../build/cpu/bertha"; do
-    if [[ -x $candidate ]]; then realpath "$candidate"; return; fi
-  done
+  local built=$launch_dir/../build/release/bertha
+  if [[ -x $built ]]; then realpath "$built"; return; fi
   command -v bertha || stop 5 \
-    "no bertha program in build/cuda, build/cpu or PATH; build it with: cmake --preset cpu && cmake --build build/cpu"
+    "no bertha program in build/release or PATH; build it with: cmake --preset release && cmake --build build/release"
 }
 
 check_config() {

@@ -114,7 +114,7 @@ void extract_sources(const std::string& checkout, const std::string& commit, con
 std::string implementation_readme(const PackageRequest& request, const std::string& commit) {
   std::string text = concat(
       "# Bertha on ", request.system, "\n\nCommit ", commit, ".\n\n## To reproduce\n\n",
-      "    ./launch/install_deps.sh\n    cmake --preset cuda && cmake --build build/cuda\n",
+      "    ./launch/install_deps.sh\n    cmake --preset release && cmake --build build/release\n",
       "    NEXP=", request.run_dirs.size(), " LOGDIR=results launch/run_and_time.sh configs/",
       request.system,
       ".yaml\n\nThat file has every key of the runs with its value: the seed there is the first "

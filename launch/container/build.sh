@@ -16,7 +16,7 @@ launch/install_deps.sh
 export PATH=$PATH:/usr/local/cuda/bin  # Apptainer does not promise the PATH of the base image
 # Without BERTHA_NATIVE, since the image runs on other processors than this one.
 build=$(mktemp -d)
-cmake --preset cuda -B "$build" -D BERTHA_NATIVE=OFF -D BERTHA_NCCL=ON -D BERTHA_TESTS=OFF "$@"
+cmake --preset release -B "$build" -D BERTHA_CUDA=ON -D BERTHA_NATIVE=OFF -D BERTHA_NCCL=ON -D BERTHA_TESTS=OFF "$@"
 cmake --build "$build" --parallel "$(nproc)" --target bertha
 install -D "$build/bertha" "$prefix/bin/bertha"
 cp -r launch configs "$prefix"

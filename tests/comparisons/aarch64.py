@@ -3,7 +3,7 @@
 compares it with a program of this machine: shards byte for byte, losses within tolerance.
 
     apt-get install g++-aarch64-linux-gnu qemu-user mmdebstrap
-    python3 tests/comparisons/aarch64.py build/cpu/bertha FOLDER
+    python3 tests/comparisons/aarch64.py build/release/bertha FOLDER
 
 FOLDER keeps Debian's libraries (600 MB) and the build for the next time. On Debian, as root or where
 users may have namespaces; the first time takes half an hour on two cores.
@@ -68,7 +68,7 @@ def build(root, folder):
         "PKG_CONFIG_EXECUTABLE": shutil.which("pkg-config"),
         "Protobuf_PROTOC_EXECUTABLE": shutil.which("protoc")}
     folders = f"{root}/usr/lib/{TRIPLE}/pkgconfig:{root}/usr/share/pkgconfig"
-    run("cmake", "--preset", "cpu", "-B", folder / "build",
+    run("cmake", "--preset", "release", "-B", folder / "build",
         *(f"-D{name}={value}" for name, value in settings.items()), cwd=SOURCE,
         env={**os.environ, "PKG_CONFIG_SYSROOT_DIR": str(root), "PKG_CONFIG_LIBDIR": folders})
     run("cmake", "--build", folder / "build", "--target", "bertha", "--parallel", os.cpu_count())

@@ -4,7 +4,7 @@
     bertha encode --checkpoint MODEL_DIR --text lines.txt --output out.safetensors
     python3 tests/comparisons/encode_in_transformers.py MODEL_DIR lines.txt out.safetensors
 
-    python3 tests/comparisons/encode_in_transformers.py MODEL_DIR lines.txt --bertha build/cuda/bertha \\
+    python3 tests/comparisons/encode_in_transformers.py MODEL_DIR lines.txt --bertha build/release/bertha \\
         --backend cuda --precision fp32,bf16,fp16
 
 The second form runs `bertha encode` itself, in each precision. Prints the largest difference of

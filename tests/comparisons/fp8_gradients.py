@@ -2,7 +2,7 @@
 """Compares the gradients of fp8 and bf16 with those of fp32, on the weights of a training run.
 
     bertha train --config my.yaml --output-dir run --set checkpoint.every_steps=1000
-    python3 tests/comparisons/fp8_gradients.py build/cuda/bertha --config my.yaml \\
+    python3 tests/comparisons/fp8_gradients.py build/release/bertha --config my.yaml \\
       --weights random run/ckpt/step_00001000 run/ckpt/step_00004000 --output gradients
 
 For each weights ("random" = those that training would begin with) and precision the program makes two

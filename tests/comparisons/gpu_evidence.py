@@ -63,8 +63,7 @@ class Evidence:
     def __init__(self, arguments):
         self.arguments = arguments
         self.on_gpu = arguments.backend == "cuda"
-        self.preset = "cuda" if self.on_gpu else "cpu"
-        self.build_folder = SOURCE / "build" / self.preset
+        self.build_folder = SOURCE / "build/release"
         self.program = pathlib.Path(arguments.bertha or self.build_folder / "bertha").resolve()
         self.output = pathlib.Path(arguments.output).resolve()
         self.logs = self.output / "logs"
@@ -204,7 +203,7 @@ log: {{plots: false, tensorboard: false}}
     # --- stages: return what they saw, or raise Failed ---
 
     def build(self):
-        self.command("configure", ["cmake", "--preset", self.preset])
+        self.command("configure", ["cmake", "--preset", "release"])
         self.command("build", ["cmake", "--build", self.build_folder, "--parallel", os.cpu_count()])
         return str(self.build_folder)
 

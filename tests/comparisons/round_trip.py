@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends models of Hugging Face transformers through `bertha checkpoint` and back.
 
-    python3 tests/comparisons/round_trip.py build/cpu/bertha SCRATCH_DIR VOCAB
+    python3 tests/comparisons/round_trip.py build/release/bertha SCRATCH_DIR VOCAB
 
 For both forms of the GELU: BertForPreTraining with random weights, saved by transformers, converted
 and exported by Bertha, loaded again. Every weight and every logit must be the same, bit for bit; then

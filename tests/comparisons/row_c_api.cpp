@@ -6,6 +6,10 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_row_ops.h"
 #include "kernels/device.h"
+#include "kernels/ops/batch_norm_relu.h"
+#include "kernels/ops/layer_norm.h"
+#include "kernels/ops/prelu.h"
+#include "kernels/ops/softmax.h"
 
 // The kernels of bertha_bench_rows for a program that has its own memory and its own stream, in
 // C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers

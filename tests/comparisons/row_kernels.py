@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares what `bertha_bench_rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
 
-    build/cuda/bertha_bench_rows --dtype fp16 --json rows.json
-    cmake --build build/cuda --target bertha_row_c_api
+    build/release/bertha_bench_rows --dtype fp16 --json rows.json
+    cmake --build build/release --target bertha_row_c_api
     python3 tests/comparisons/row_kernels.py rows.json --save peers.json --svg plots \
-      --library build/cuda/tests/comparisons/libbertha_row_c_api.so
+      --library build/release/tests/comparisons/libbertha_row_c_api.so
     python3 tests/comparisons/row_kernels.py rows.json --peers peers.json      # judge again, anywhere
 
 Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a

@@ -116,14 +116,11 @@ class Rehearsal:
         self.tokens_per_seq = {}  # by layout
 
     def find_program(self):
-        folders = ("cuda", "cpu") if self.arguments.backend == "cuda" else ("cpu", "cuda")
-        chosen = self.arguments.bertha or next(
-            (path for path in (SOURCE / "build" / name / "bertha" for name in folders)
-             if path.exists()), None)
-        if chosen is None:
-            sys.exit("submission_rehearsal.py: no bertha in build/cuda or build/cpu; build one, or "
-                     "name it with --bertha")
-        return pathlib.Path(chosen).resolve()
+        chosen = pathlib.Path(self.arguments.bertha or SOURCE / "build/release/bertha")
+        if not chosen.exists():
+            sys.exit(f"submission_rehearsal.py: no program {chosen}; build it, or name one with "
+                     "--bertha")
+        return chosen.resolve()
 
     # --- commands ---
 
