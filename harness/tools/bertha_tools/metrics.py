@@ -5,9 +5,12 @@ may leave one unfinished line.
 """
 import dataclasses
 import json
+import os
 import pathlib
+import stat
 
 from bertha_tools.errors import DATA, Refused, warn
+from bertha_tools.run_folder import printable
 
 FILE_NAME = "metrics.jsonl"
 
@@ -27,24 +30,39 @@ class Metrics:
 
     def take(self, record):
         kind = record["kind"]
-        self.last_time_ms = max(self.last_time_ms, int(record["time_ms"]))
+        self.last_time_ms = max(self.last_time_ms, whole(record.get("time_ms", 0)))
         if kind == "run":
             if not self.run:
-                self.first_step = int(record.get("first_step", 0))
+                self.first_step = whole(record.get("first_step", 0))
             self.run, self.stop = record, None
         elif kind == "data":
             self.data = record
         elif kind == "step":
-            drop_from(self.steps, int(record["step"]))
-            drop_from(self.evals, int(record["step"]))
+            place(record)
+            drop_from(self.steps, record["step"])
+            drop_from(self.evals, record["step"] + 1)  # an evaluation comes after its step
             self.steps.append(record)
         elif kind == "eval":
-            drop_from(self.evals, int(record["step"]))
+            place(record)
+            drop_from(self.evals, record["step"])
             self.evals.append(record)
         elif kind == "event":
             self.events.append(record)
         elif kind == "stop":
             self.stop = record
+
+
+def whole(value):
+    """A whole number in 64 bits: readers compute with it."""
+    number = int(value)
+    if abs(number) >= 2**63:
+        raise ValueError(f"{value} is too large")
+    return number
+
+
+def place(record):
+    """Makes the place of a record in the run whole numbers."""
+    record["step"], record["samples"] = whole(record["step"]), whole(record["samples"])
 
 
 def drop_from(records, step):
@@ -66,20 +84,22 @@ class Follower:
     def look(self):
         path = self.metrics.path
         try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+                raise OSError(0, "not a file")
             with open(path, "rb") as file:
-                status = path.stat()
                 if self.inode != status.st_ino or status.st_size < self.read_bytes:
                     self.metrics, self.inode, self.read_bytes = Metrics(path), status.st_ino, 0
                 file.seek(self.read_bytes)
-                whole, newline, _ = file.read().rpartition(b"\n")
+                lines, newline, _ = file.read().rpartition(b"\n")
         except OSError as error:
-            raise Refused(DATA, f"{path}: cannot be read ({error.strerror}); give the folder of a run") \
-                from None
-        self.read_bytes += len(whole) + len(newline)
-        for line in whole.split(b"\n") if whole else ():
+            raise Refused(DATA, f"{printable(path)}: cannot be read ({error.strerror}); give the "
+                                "folder of a run") from None
+        self.read_bytes += len(lines) + len(newline)
+        for line in filter(None, lines.split(b"\n")):
             try:
                 self.metrics.take(json.loads(line))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 self.metrics.unreadable_lines += 1
         return self.metrics
 
@@ -87,14 +107,17 @@ class Follower:
 def path_of(run):
     """The file of a run folder, or the file itself."""
     path = pathlib.Path(run)
-    return path / FILE_NAME if path.is_dir() or path.name != FILE_NAME else path
+    is_file = os.path.exists(path) and not os.path.isdir(path)
+    return path if is_file else path / FILE_NAME
 
 
 def read(run):
     """Of a run folder or a metrics.jsonl, with a warning for lines that are no record."""
     metrics = Follower(path_of(run)).look()
     if metrics.unreadable_lines:
-        warn(f"{metrics.path}: {metrics.unreadable_lines} lines are no record of a run and are left out")
+        warn(f"{printable(metrics.path)}: {metrics.unreadable_lines} lines are no record of a run "
+             "and are left out")
     if not (metrics.run or metrics.steps or metrics.evals):
-        raise Refused(DATA, f"{metrics.path}: holds no record of a run; give the folder of a run")
+        raise Refused(DATA, f"{printable(metrics.path)}: contains no record of a run; give the folder "
+                            "of a run")
     return metrics

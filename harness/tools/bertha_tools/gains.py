@@ -1,0 +1,211 @@
+"""What each technique that is a key of the configuration gains on this machine.
+
+A row compares whole steps without and with its technique, by `bertha bench step` in processes that
+take turns: without, with, without, with. The figure of a process is the median of its steps; a row
+has the medians of its processes and their spread. A gain below the spread is not a figure.
+Techniques that are not keys have their measured figures in kernels/measured/gains.md.
+"""
+import datetime
+import shlex
+import statistics
+import sys
+import typing
+
+from bertha_tools import program, run_folder
+from bertha_tools.errors import USAGE, Refused
+from bertha_tools.output import check_picture, new_figure, print_table, write_figure
+
+DESCRIPTION = "Measures what each technique that is a key of the configuration gains on this GPU."
+EXAMPLES = (
+    "bertha-tools gains --config configs/quickstart_gpu.yaml",
+    "bertha-tools gains --config configs/mlperf_closed_8gpu_448.yaml --lengths lengths.txt "
+    "--tokens-per-rank 24576 --json gains.json --plot gains.svg",
+    "bertha-tools gains --launcher 'mpirun -n 2' --only cuda.exchange,data.exchange_padding")
+MEMORY = 6  # exit code of a variant that does not fit
+PASSED = {"--lengths": ("FILE", "counts of sequence lengths (default: all at full length)"),
+          "--tokens-per-rank": ("N", "live tokens of each rank's micro-batch"),
+          "--steps": ("N", "steps to time in each process (default 50)"),
+          "--warmup": ("N", "steps before those (default 10)"),
+          "--global-batch": ("N", "sequences of a step over all ranks"),
+          "--grad-accum": ("N", "micro-batches of a rank and step"),
+          "--seed": ("N", "seed of the data order and the initial weights"),
+          "--backend": ("NAME", "auto, cpu or cuda")}
+
+
+class Technique(typing.NamedTuple):
+    key: str
+    name: str
+    off: str          # value of the key
+    on: str | None    # None: as given
+    both: tuple = ()  # settings of both variants
+
+
+TECHNIQUES = (
+    Technique("cuda.attention", "attention in one launch", "grouped", "auto", ("cuda.graphs=off",)),
+    Technique("cuda.embedding_gradient", "gradient of the word table sorted", "atomic", "sorted"),
+    Technique("cuda.exchange", "copies between the GPUs of a node", "nccl", "auto"),
+    Technique("cuda.fp8_fast_wgrad", "fast sums in fp8 weight gradients", "false", "true"),
+    Technique("cuda.gelu_gemms", "own kernels of GEMMs with a GELU", "library", "auto"),
+    Technique("cuda.gemm_plans", "tuned GEMMs", "", None),
+    Technique("cuda.graphs", "forward and backward as graphs", "off", "auto"),
+    Technique("cuda.kernels", "kernels that are made for the GPU", "portable", "auto"),
+    Technique("data.exchange_padding", "samples assigned to ranks by length", "off", "lengths"),
+    Technique("optimizer.clip", "clipping after the sum over ranks", "before", "after"),
+    Technique("train.precision", "GEMMs in fp8", None, "fp8"))
+
+
+def add_arguments(parser):
+    program.add_options(parser)
+    parser.add_argument("--only", metavar="KEY[,..]", help="only these rows")
+    parser.add_argument("--repeat", metavar="N", type=int, default=4,
+                        help="processes of each variant (default %(default)s)")
+    parser.add_argument("--launcher", metavar="WORDS", default="",
+                        help="what starts several ranks, such as 'mpirun -n 2'")
+    for name, (value, text) in PASSED.items():
+        parser.add_argument(name, metavar=value, help=text)
+    run_folder.add_json_option(parser)
+    parser.add_argument("--plot", metavar="FILE", help="bar chart: .svg, .png or .pdf")
+
+
+def chosen(only):
+    if not only:
+        return TECHNIQUES
+    known = {technique.key: technique for technique in TECHNIQUES}
+    for key in only.split(","):
+        if key not in known:
+            raise Refused(USAGE, f"--only {run_folder.printable(key)} is not a row; choose from "
+                          f"{', '.join(known)}")
+    return [technique for technique in TECHNIQUES if technique.key in only.split(",")]
+
+
+def launcher_of(options):
+    try:
+        return shlex.split(options.launcher)
+    except ValueError as error:
+        raise Refused(USAGE, f"--launcher: {error}; want words as a shell takes them") from None
+
+
+class Bench:
+    """Runs `bertha bench step` with the options that were given."""
+
+    def __init__(self, options):
+        given = {name: getattr(options, name[2:].replace("-", "_")) for name in PASSED}
+        bertha, config = program.find(options.bertha), program.configuration(options)
+        self.words = [*launcher_of(options), bertha, "bench", "step", *config,
+                      *(word for name, value in given.items() if value for word in (name, value))]
+        shown = program.report_of([bertha, "config", "show", *config, "--json", "-"])
+        self.values = {key: entry["value"] for key, entry in shown["keys"].items()}
+
+    def step(self, settings=()):
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return program.report_of([*self.words, *sets, "--json", "-"])
+
+    def why_not(self, technique, as_given):
+        """Why a row cannot run here; "" if it can."""
+        on_gpu = not as_given["device"].startswith("cpu")
+        if technique.key.startswith("cuda.") and not on_gpu:
+            return "needs a GPU"
+        if technique.key in ("cuda.exchange", "data.exchange_padding") and as_given["ranks"] < 2:
+            return "needs 2 ranks or more"
+        if technique.key == "cuda.gemm_plans" and not self.values["cuda.gemm_plans"]:
+            return "needs a file of plans, cuda.gemm_plans"
+        is_fp8 = self.values["train.precision"] == "fp8"
+        if technique.key == "cuda.fp8_fast_wgrad" and not is_fp8:
+            return "needs train.precision fp8"
+        if technique.key == "train.precision" and is_fp8:
+            return "train.precision is fp8 already"
+        return ""
+
+
+def measure(bench, technique, repeat):
+    """The figures of a row; {"reason": ...} if a variant is refused or does not fit."""
+    def settings(value):
+        of_key = () if value is None else (f"{technique.key}={value}",)
+        return (*technique.both, *of_key)
+
+    found = {"off": [], "on": []}
+    for turn in range(repeat):
+        for variant in found:
+            if sys.stderr.isatty():
+                print(f"{technique.key}: {variant}, {turn + 1} of {repeat}", file=sys.stderr)
+            try:
+                report = bench.step(settings(getattr(technique, variant)))
+                found[variant].append(float(report["step_ms"]["median"]))
+            except Refused as refused:
+                if refused.code not in (USAGE, MEMORY):
+                    raise
+                return {"reason": str(refused)}
+    return {"reason": "", **judged(found["off"], found["on"])}
+
+
+def judged(off, on):
+    """Medians, the larger spread of the two variants, and the gain if it is above the spread."""
+    off_ms, on_ms = ({"median": statistics.median(values), "all": values} for values in (off, on))
+    spread = max(100 * (max(one["all"]) - min(one["all"])) / one["median"]
+                 for one in (off_ms, on_ms))
+    gain = 100 * (off_ms["median"] / on_ms["median"] - 1)
+    return {"off_ms": off_ms, "on_ms": on_ms, "spread_percent": spread,
+            "gain_percent": gain if abs(gain) > spread else None}
+
+
+def print_report(report):
+    print(f"what each technique gains: {report['model']}, {report['precision']}, "
+          f"{run_folder.counted(report['ranks'], 'rank')}, {report['device']}, {report['date']}\n"
+          f"step as configured: {report['step_ms']:.3f} ms, {report['tokens_per_step']:,.0f} "
+          f"tokens; figures are medians of {report['repeat']} processes")
+    table = []
+    for row in report["rows"]:
+        figures = ("-", "-", "-", "not run")
+        if not row["reason"]:
+            gain = row["gain_percent"]
+            figures = (f"{row['off_ms']['median']:.3f}", f"{row['on_ms']['median']:.3f}",
+                       f"{row['spread_percent']:.1f} %",
+                       "below the spread" if gain is None else f"{gain:+.1f} %")
+        table.append((row["key"], row["off"], row["on"], *figures))
+    print_table(("key", "off", "on", "off, ms", "on, ms", "spread", "faster by"), table)
+    for row in report["rows"]:
+        print(f"{row['key']}: {row['technique']}"
+              + (f"; not run: {row['reason']}" if row["reason"] else ""))
+
+
+def draw(report):
+    rows = [row for row in report["rows"] if not row["reason"]]
+    figure = new_figure(8, 1.5 + 0.4 * len(rows))
+    axes = figure.subplots()
+    axes.barh([row["key"] for row in rows], [row["gain_percent"] or 0 for row in rows])
+    for place, row in enumerate(rows):
+        spread = f"spread {row['spread_percent']:.1f} %"
+        text = f"below the {spread}" if row["gain_percent"] is None else spread
+        axes.annotate(text, (row["gain_percent"] or 0, place), (4, 0), textcoords="offset points",
+                      va="center", fontsize="small")
+    axes.invert_yaxis()
+    axes.set(title=f"Gain of each technique, {report['model']}, {report['device'].split(',')[0]}",
+             xlabel="more steps per second with it (%)")
+    return figure
+
+
+def run(options):
+    techniques = chosen(options.only)
+    if options.repeat < 2:
+        raise Refused(USAGE, f"--repeat {options.repeat}: want at least 2, which have a spread")
+    if options.plot:
+        check_picture(options.plot)
+    bench = Bench(options)
+    as_given = bench.step()
+    report = {**{name: as_given[name] for name in ("model", "device", "precision", "ranks",
+                                                   "tokens_per_step")},
+              "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+              "repeat": options.repeat, "step_ms": as_given["step_ms"]["median"], "rows": []}
+    for technique in techniques:
+        reason = bench.why_not(technique, as_given)
+        figures = {"reason": reason} if reason else measure(bench, technique, options.repeat)
+        off, on = ("as given" if value is None else value or "none"
+                   for value in (technique.off, technique.on))
+        report["rows"].append({"key": technique.key, "technique": technique.name,
+                               "off": off, "on": on, **figures})
+    if options.json != "-":
+        print_report(report)
+    run_folder.write_json(options.json, "gains", 0, report)
+    if options.plot:
+        write_figure(draw(report), options.plot)
+    return 0

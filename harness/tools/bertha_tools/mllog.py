@@ -1,0 +1,392 @@
+"""Benchmark logs, and the verdicts of the benchmark's own checkers (package mlperf-logging).
+
+check_log() is the verdict on one log: its keys and, in the closed division, its seed.
+check_package() is the verdict on several logs as one submission: their number, seeds, convergence
+and score. What this file checks in addition is a warning and does not change a verdict.
+"""
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import logging
+import math
+import os
+import pathlib
+import re
+import tempfile
+import warnings
+
+from bertha_tools.check import bad_file
+from bertha_tools.errors import ENVIRONMENT, USAGE, Refused
+
+INSTALL = "run pip install mlperf-logging==4.1.68"
+try:
+    from mlperf_logging.compliance_checker import mlp_compliance
+    # The parsers of rule sets 4.0.0 and 5.0.0 are the same.
+    from mlperf_logging.compliance_checker.mlp_parser import ruleset_500 as mlp_parser
+    from mlperf_logging.package_checker.seed_checker import SeedChecker
+except ImportError as missing:
+    raise Refused(ENVIRONMENT, f"the benchmark's checkers are missing ({missing}); {INSTALL}") \
+        from None
+
+TARGET = 0.72
+TARGET_IN_RULES = "0.720"  # as closed_bert.yaml of the official package spells it
+# Ranks on several machines may write to one log, with clocks that agree to a fraction of this.
+CLOCK_SLACK_MS = 1000
+
+
+@dataclasses.dataclass
+class Rules:
+    rule_set: str = "5.0.0"
+    target: float = TARGET
+    train_samples: bool = False  # samples to the target are in train_samples, not in epoch_num
+
+    def __post_init__(self):
+        if not 0 <= self.target <= 1:
+            raise Refused(USAGE, f"--target: found {self.target}, want a number from 0 to 1")
+
+    @property
+    def folder(self):
+        return pathlib.Path(mlp_compliance.__file__).resolve().parent / f"training_{self.rule_set}"
+
+    def text(self):
+        replaced = "" if self.target == TARGET else \
+            f", with target {self.target:g} in place of the benchmark's {TARGET_IN_RULES}"
+        return f"with rule set {self.rule_set} for BERT{replaced}"
+
+
+@dataclasses.dataclass
+class Log:
+    path: str
+    records: list = dataclasses.field(default_factory=list)  # LogLine of the package
+    findings: list = dataclasses.field(default_factory=list)  # {"level", "line", "text"}
+    passed: bool = False
+    crash: Exception | None = None  # of a rule, which the official checker does not catch
+    samples: float | None = None    # to the target, from check_package()
+
+    def add(self, level, line, text):
+        """level: error or warning; line: counted from 1, or 0 for the file as a whole."""
+        self.findings.append({"level": level, "line": line, "text": text})
+
+    def of(self, key):
+        return [record for record in self.records if record.key == key]
+
+    @property
+    def is_open(self):
+        found = self.of("submission_division")
+        return bool(found) and found[0].value["value"] == "open"
+
+    def accuracies(self, before_run_stop=False):
+        """Values of the evaluations that are numbers."""
+        timed = itertools.takewhile(lambda record: record.key != "run_stop", self.records)
+        return [record.value["value"] for record in (timed if before_run_stop else self.records)
+                if record.key == "eval_accuracy" and is_number(record.value["value"])]
+
+    @property
+    def best_accuracy(self):
+        return max(self.accuracies(), default=0)
+
+    def reaches(self, target, before_run_stop=True):
+        least = -math.inf if self.is_open else target
+        return any(least <= accuracy < 1 for accuracy in self.accuracies(before_run_stop))
+
+    @property
+    def status(self):
+        found = [metadata(record).get("status") for record in self.of("run_stop")]
+        return found[-1] if found and isinstance(found[-1], str) else ""
+
+    @property
+    def minutes(self):
+        starts, stops = self.of("run_start"), self.of("run_stop")
+        spent = (stops[0].timestamp - starts[0].timestamp) / 60e3 if starts and stops else 0.0
+        return spent if math.isfinite(spent) else 0.0
+
+
+@dataclasses.dataclass
+class Package:
+    passed: bool = False
+    errors: list = dataclasses.field(default_factory=list)
+    warnings: list = dataclasses.field(default_factory=list)
+    convergence: str = "not tested: that is for the closed division and the benchmark's target"
+    score_minutes: float | None = None
+    factor: float = 1.0  # of the score, because the runs were faster than the reference
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def metadata(record):
+    found = record.value["metadata"]
+    return found if isinstance(found, dict) else {}
+
+
+def one_line(text):
+    return " ".join(str(text).split())
+
+
+def read_log(path):
+    """The records that the official parser accepts, with their lines in the file, and a finding
+    for every line that it refuses."""
+    log = Log(str(path))
+    if not os.path.isfile(path):
+        reason = "is a folder or a device" if os.path.exists(path) else "there is no such file"
+        raise bad_file(path, f"{reason}; name a run folder or a result file")
+    try:
+        with open(path, encoding="latin-1") as file:
+            for number, line in enumerate(file, 1):
+                if line.count(mlp_parser.TOKEN) > 1:
+                    log.add("warning", number, "more than one record; only the last is read")
+                for text in mlp_parser.strip_and_dedup([line]):
+                    try:
+                        log.records.append(mlp_parser.string_to_logline(number, text.strip()))
+                    except Exception as error:  # it expects an object with certain fields
+                        log.add("error", number, "was a record cut or mixed up? It cannot be read "
+                                f"({type(error).__name__}: {error})")
+    except OSError as error:
+        raise bad_file(path, f"cannot be read ({error.strerror}); check its permissions") from None
+    return log
+
+
+def no_temporary_file(error):
+    return Refused(ENVIRONMENT, f"no temporary file can be written ({error.strerror}); free space, "
+                   "or set TMPDIR to another folder")
+
+
+class Checker(mlp_compliance.ComplianceChecker):
+    """The official checker of one log, which may have another target."""
+
+    def __init__(self, rules):
+        super().__init__("training", rules.rule_set, quiet=False, werror=False)
+        self.rules = rules
+
+    def configured_checks(self, loglines, config_file):
+        # Values of the log are part of this name, and the file's contents are executed.
+        path = pathlib.Path(config_file).resolve()
+        if path.parent != self.rules.folder or not path.is_file():
+            self.put_message(f"there are no rules {config_file}")
+        elif path.name != "closed_bert.yaml" or self.rules.target == TARGET:
+            super().configured_checks(loglines, str(path))
+        else:
+            text = path.read_text(encoding="utf-8")
+            if text.count(TARGET_IN_RULES) != 1:
+                raise Refused(ENVIRONMENT, f"{path}: does not have the target {TARGET_IN_RULES} "
+                              f"once; {INSTALL}, or leave out --target")
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as changed:
+                changed.write(text.replace(TARGET_IN_RULES, repr(self.rules.target)))
+                changed.flush()
+                super().configured_checks(loglines, changed.name)
+
+
+@contextlib.contextmanager
+def listening():
+    """Collects the log messages of the official package and suppresses its output."""
+    said = []
+    handler, root = logging.Handler(), logging.getLogger()
+    handler.emit = said.append
+    handlers, level = root.handlers, root.level
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield said
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+
+
+def check_log(path, rules, alone=True):
+    """alone: check the seed here; check_package() checks the seeds of several logs."""
+    log = read_log(path)
+    is_readable = all(found["level"] == "warning" for found in log.findings)
+    checker = Checker(rules)
+    mlp_compliance.enqueued_configs.clear()
+    with listening() as said:
+        try:
+            checker.check_loglines(log.records, f"training_{rules.rule_set}/common.yaml")
+        except Refused:
+            raise
+        except OSError as error:
+            raise no_temporary_file(error) from None
+        except Exception as crash:  # rules are expressions, and the log may have any value
+            log.crash = crash
+            checker.put_message(f"a rule cannot be evaluated ({type(crash).__name__}: {crash})")
+        log.passed = is_readable and not checker.has_messages()
+        if alone and is_readable and not log.is_open:
+            log.passed &= SeedChecker(rules.rule_set).check_seeds([log.path])
+    for message in (*checker.overwritable.values(), *checker.not_overwritable):
+        add_official(log, message)
+    for record in said:
+        if record.levelno >= logging.ERROR:
+            log.add("error", 0, one_line(record.getMessage()))
+    for message in checker.warnings.values():
+        log.add("warning", 0, one_line(message))
+    advise(log, rules)
+    log.findings.sort(key=lambda finding: (finding["line"] == 0, finding["line"]))
+    return log
+
+
+def add_official(log, message):
+    """An official message without the dumps of the checker's state."""
+    lines = message.split("\n")
+    record = next((record for record in log.records if record.full_string in lines), None)
+    test = re.search(r"(?:failed test|CHECK code):\s*(.+)", message)
+    if record and test:
+        log.add("error", record.lineno, f"{record.key}: fails {one_line(test[1])}; found "
+                f"{json.dumps(record.value)[:300]}")
+        return
+    about_target = message.startswith("Failed checks for eval_accuracy")
+    best = f"; the best is {log.best_accuracy:.4f}" if about_target else ""
+    log.add("error", 0, one_line(message) + best)
+
+
+def advise(log, rules):
+    """Adds warnings of what the package does not check and a submitter needs."""
+    for record in log.of("submission_benchmark"):
+        if record.value["value"] != "bert":
+            log.add("warning", record.lineno, "submission_benchmark: want \"bert\"")
+    # Rule set 5.0.0 does not ask for these; `submit` describes the system with them.
+    for key in ("submission_org", "submission_platform", "submission_status"):
+        if rules.rule_set == "5.0.0" and not any(record.value["value"] for record in log.of(key)):
+            log.add("warning", 0, f"{key}: missing")
+    for record in log.of("eval_accuracy"):
+        if not is_number(record.value["value"]):
+            log.add("warning", record.lineno, "eval_accuracy: want a number")
+    for before, record in itertools.pairwise(log.records):
+        if record.timestamp < before.timestamp - CLOCK_SLACK_MS:
+            log.add("warning", record.lineno, "time_ms: the clock was set back by "
+                    f"{(before.timestamp - record.timestamp) / 1e3:.1f} s after line "
+                    f"{before.lineno}, so no duration of this log counts")
+            break
+    if not log.reaches(rules.target):
+        if log.reaches(rules.target, before_run_stop=False):
+            log.add("warning", 0, "eval_accuracy: the target is reached after run_stop only")
+        if log.status == "success":
+            log.add("warning", 0, "run_stop says success, but no eval_accuracy before it reaches "
+                    "the target")
+    if not log.is_open:
+        advise_cadence(log)
+
+
+def advise_cadence(log):
+    """Warns of the first evaluation that is not where the closed division wants one.
+
+    It may be a batch and 0.2 % away: steps are whole, and packed batches have no fixed number of
+    sequences. Evaluations before any training and the last one are exempt.
+    """
+    batches = [record.value["value"] for record in log.of("global_batch_size")]
+    batch = int(batches[-1]) if batches and is_number(batches[-1]) else 0
+    # 0.05 (230.23 batch + 3,000,000) in whole numbers.
+    interval = (115_115 * batch + 1_500_000_000) // 250_000_000 * 25_000
+    samples = [metadata(record).get("epoch_num") for record in log.of("eval_accuracy")]
+    samples = [count for count in samples if batch > 0 and is_number(count) and count > 0]
+    for number, count in enumerate(samples, 1):
+        wanted = interval * number
+        is_last = 1 < number == len(samples) and count < wanted
+        if abs(count - wanted) > batch + count / 500 and not is_last:
+            log.add("warning", 0, f"eval_accuracy: evaluation {number} comes after {count:.0f} "
+                    f"samples; with a global batch of {batch} the rule is every {interval}, so "
+                    f"after {wanted}")
+            return
+
+
+def division_of(logs):
+    return "open" if all(log.is_open for log in logs) else "closed"
+
+
+def check_package(logs, rules, description=None):
+    """Runs the official checker of submissions on a tree of links to the logs.
+
+    description: of the system, checked too; without one only its division is known.
+    """
+    system = description or {"division": division_of(logs)}
+    package = Package(warnings=[
+        f"{log.path}: submission_division is not {system['division']} as in the others"
+        for log in logs if log.is_open != (system["division"] == "open")])
+    try:
+        with tempfile.TemporaryDirectory() as root:
+            results = pathlib.Path(root, "results", "system", "bert")
+            results.mkdir(parents=True)
+            links = {str(results / f"result_{i}.txt"): log for i, log in enumerate(logs)}
+            for link, log in links.items():
+                os.symlink(os.path.abspath(log.path), link)
+            pathlib.Path(root, "systems").mkdir()
+            pathlib.Path(root, "systems", "system.json").write_text(json.dumps(system))
+            with listening() as said:
+                ask_official(package, root, links, rules, description is not None)
+    except OSError as error:
+        raise no_temporary_file(error) from None
+    for record in said:
+        # Convergence is not tested with another target, so messages about it are dropped.
+        if record.levelno < logging.WARNING or rules.target != TARGET and \
+                record.module == "rcp_checker":
+            continue
+        text = one_line(record.getMessage())
+        text = text.replace(f"directory {results}", "the submission")
+        for link, log in links.items():
+            text = text.replace(link, log.path)
+        is_error = record.levelno >= logging.ERROR
+        (package.errors if is_error else package.warnings).append(text)
+    if rules.target == TARGET:
+        package.convergence = convergence_text(said) or package.convergence
+    return package
+
+
+def ask_official(package, root, links, rules, with_system):
+    # These load numpy, scipy and pandas, which takes seconds.
+    from mlperf_logging.package_checker import package_checker
+    from mlperf_logging.rcp_checker import rcp_checker
+    from mlperf_logging.result_summarizer import result_summarizer
+
+    def known_verdict(path, _config, _checker):
+        if links[path].crash:
+            raise links[path].crash
+        return links[path].passed, None, None, None
+
+    results = os.path.dirname(next(iter(links)))
+    for path, log in links.items():
+        with contextlib.suppress(Exception):  # odd values, reported below
+            missed, samples, *_ = rcp_checker.read_submission_file(path, rules.rule_set,
+                                                                   rules.train_samples)
+            log.samples = None if missed or not is_number(samples) else samples
+    check_one, mlp_compliance.main = mlp_compliance.main, known_verdict
+    try:
+        package.passed = package_checker.check_training_result_files(
+            root, "training", rules.rule_set, quiet=True, werror=False,
+            rcp_bypass=rules.target != TARGET, rcp_bert_train_samples=rules.train_samples,
+            seed_checker_bypass=False)
+        if with_system:
+            package.passed &= package_checker.check_systems(root, "training", rules.rule_set)
+        if rules.target != TARGET:  # the scale that the reference would give
+            pathlib.Path(results, "scaling.json").unlink(missing_ok=True)
+        package.score_minutes, _, package.factor = \
+            result_summarizer._compute_strong_score_standalone(
+                "bert", "system", False, results, "training", rules.rule_set)
+    except OSError:
+        raise
+    except Exception as crash:  # it computes with whatever values the logs have
+        package.passed = False
+        package.errors.append("the official checker of submissions cannot evaluate these files "
+                              f"({type(crash).__name__}: {crash}); see the errors of each")
+    finally:
+        mlp_compliance.main = check_one
+
+
+def convergence_text(said):
+    """The verdict on the samples to the target, with the numbers behind it; "" = not tested."""
+    verdicts = [record.getMessage().removeprefix("RCP Test ") for record in said
+                if record.msg.startswith("RCP Test ")]
+    points = [record.args for record in said if record.msg.startswith(" RCP Record")]
+    means = [record.args[0] for record in said
+             if record.msg.startswith(" Submission mean epochs: %")]
+    if not verdicts or not points or not means:
+        return "".join(verdicts[-1:])
+    if math.isnan(means[-1]):
+        return f"{verdicts[-1]}: the mean needs 3 runs"
+    allowed = points[-1]["RCP Mean"] / points[-1]["Max Speedup"]
+    look = "; look for a difference from the reference in data, evaluation or rules"
+    return (f"{verdicts[-1]}: the runs needed {means[-1]:.0f} samples on average, the reference "
+            f"needs {points[-1]['RCP Mean']:.0f} (batch {points[-1]['BS']}), allowed is a mean of "
+            f"at least {allowed:.0f}{look if means[-1] < allowed else ''}")

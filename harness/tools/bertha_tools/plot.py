@@ -1,0 +1,166 @@
+"""Draws runs with matplotlib: loss, accuracy, throughput and learning rate by steps, and accuracy
+by samples over the published runs of the benchmark.
+
+A folder gets a file per chart, a name that ends in .svg or .png one picture with all charts. The
+same records give the same bytes.
+"""
+import dataclasses
+import io
+import math
+import pathlib
+import warnings
+
+from bertha_tools import diagnose
+from bertha_tools import metrics as records
+from bertha_tools.errors import SUCCESS, USAGE, Refused
+from bertha_tools.output import new_figure
+from bertha_tools.run_folder import (exponent, fixed, make_folder, number, printable, scaled,
+                                     short_names, target_of, write_whole)
+
+DESCRIPTION = "Draws the curves of runs: loss, accuracy, throughput, learning rate."
+EXAMPLES = ("bertha-tools plot runs/latest",
+            "bertha-tools plot runs/latest --output plots --format png",
+            "bertha-tools plot runs/seed-0 runs/seed-1 --output seeds.svg",
+            "bertha-tools plot runs/latest/metrics.jsonl --output curves.png")
+ENDINGS = (".svg", ".png")
+WIDTH, HEIGHT = 9, 4.8  # inches of a chart
+MOST = 1e30             # a larger value is a gap: it would flatten the rest of the curve
+POINTS = {"marker": "o", "markerfacecolor": "white", "markersize": 5}
+
+
+@dataclasses.dataclass
+class Chart:
+    name: str      # of its file
+    title: str
+    y_label: str
+    runs: list     # (name, metrics)
+    x: str = "step"
+    lines: list = dataclasses.field(default_factory=list)  # (x, y, how matplotlib draws them)
+    targets: set = dataclasses.field(default_factory=set)
+    published: tuple | None = None
+
+    def add(self, kind, label, field, last_text=lambda value: fixed(value, 3), **style):
+        """A figure of all "steps" or "evals"; the legend has its last value."""
+        for index, (name, metrics) in enumerate(self.runs):
+            found = getattr(metrics, kind)
+            y = [value if abs(value := number(one, field)) < MOST else math.nan for one in found]
+            known = [value for value in y if not math.isnan(value)]
+            if known:
+                # Colors distinguish runs, or else the lines of the only one. matplotlib leaves
+                # labels that begin with an underscore out of the legend.
+                color = f"C{(index if len(self.runs) > 1 else len(self.lines)) % 10}"
+                words = printable(" ".join(filter(None, (name, label, last_text(known[-1])))))
+                words = f" {words}" if words.startswith("_") else words
+                self.lines.append(([float(one[self.x]) for one in found], y,
+                                   {"color": color, "label": words, "linewidth": 1.5,
+                                    "marker": "." if len(known) == 1 else "", **style}))
+
+    def add_targets(self):
+        self.targets = {target_of(metrics) for _, metrics in self.runs} - {0}
+
+
+def charts_of(runs, published=None):
+    """All charts of [(name, metrics)]; published: a submission to compare with, or None."""
+    loss = Chart("loss", "Loss", "loss (nats)", runs)
+    if len(runs) == 1:  # or the picture is too full
+        loss.add("steps", "next sentence", "nsp_loss", linestyle=":")
+    if loss.lines:  # without next sentences the sum is the loss of the masked tokens
+        loss.add("steps", "train", "loss", linestyle="--")
+    loss.add("steps", "masked tokens", "mlm_loss")
+    loss.add("evals", "eval, masked tokens", "mlm_loss", **POINTS)
+    accuracy = Chart("accuracy", "Masked-token accuracy", "accuracy (fraction)", runs)
+    accuracy.add("steps", "train", "mlm_accuracy")
+    accuracy.add("evals", "eval", "mlm_accuracy", **POINTS)
+    accuracy.add_targets()
+    throughput = Chart("throughput", "Throughput, all ranks", "sequences per second", runs)
+    throughput.add("steps", "train", "seqs_per_second", scaled)
+    rate = Chart("learning_rate", "Learning rate", "learning rate", runs)
+    rate.add("steps", "learning rate", "learning_rate", exponent)
+    compared = [accuracy_by_samples(runs, "eval", published)] if published else []
+    return [loss, accuracy, throughput, rate, *compared]
+
+
+def accuracy_by_samples(runs, label="", published=None):
+    chart = Chart("accuracy_by_samples", "Masked-token accuracy on the evaluation set",
+                  "accuracy (fraction)", runs, x="samples", published=published)
+    chart.add("evals", label, "mlm_accuracy", lambda value: fixed(value, 4), **POINTS)
+    if published:
+        chart.title = "Masked-token accuracy compared with published runs"
+        chart.add_targets()
+    return chart
+
+
+def draw(chart, axes):
+    if chart.published:
+        x, low, high = diagnose.band_of(chart.published)
+        axes.fill_between(x, low, high, color="tab:green", alpha=0.25, linewidth=0,
+                          label=diagnose.band_name(chart.published))
+    for x, y, style in chart.lines:
+        axes.plot(x, y, **style)
+    for target in sorted(chart.targets):
+        axes.axhline(target, color="tab:red", linestyle="--", linewidth=1,
+                     label=f"target {fixed(target, 3)}")
+    axes.set(title=chart.title, xlabel=chart.x, ylabel=chart.y_label)
+    axes.grid(alpha=0.3)
+    if not chart.lines:
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center")
+    elif not chart.published:  # the axes reach down to 0
+        axes.set_xlim(left=min(axes.get_xlim()[0], 0))
+        axes.set_ylim(bottom=0 if axes.dataLim.y0 >= 0 else None)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small")
+
+
+def picture(charts, ending):
+    """The bytes of a picture with all charts, two in a row."""
+    columns = min(len(charts), 2)
+    rows = math.ceil(len(charts) / columns)
+    figure = new_figure(WIDTH * columns, HEIGHT * rows)
+    import matplotlib  # after the figure, which has chosen what draws without a display
+    settings = {"svg.hashsalt": "bertha", "text.parse_math": False,
+                "axes.formatter.useoffset": False}
+    drawn = io.BytesIO()
+    # Warnings tell of letters that the font lacks.
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for place, chart in enumerate(charts):
+            draw(chart, figure.add_subplot(rows, columns, place + 1))
+        figure.savefig(drawn, format=ending[1:], dpi=100,
+                       metadata={"Date": None} if ending == ".svg" else None)
+    return drawn.getvalue()
+
+
+def write_charts(charts, output, ending=".svg"):
+    """One picture, or a file per chart in a folder. Returns what was written, for people."""
+    if pathlib.Path(output).suffix in ENDINGS:
+        write_whole(output, picture(charts, pathlib.Path(output).suffix))
+        return str(output)
+    make_folder(output)
+    for chart in charts:
+        write_whole(pathlib.Path(output) / f"{chart.name}{ending}", picture([chart], ending))
+    return f"{output}/*{ending}"
+
+
+def add_arguments(parser):
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, or metrics.jsonl")
+    parser.add_argument("-o", "--output", metavar="PATH", default="",
+                        help="folder for a file per chart (default: plots/ in the folder of a "
+                             "single run), or FILE.svg or FILE.png for one picture")
+    parser.add_argument("--format", choices=("svg", "png"), default="svg",
+                        help="of the files in a folder (default svg)")
+    diagnose.add_published_option(parser)
+
+
+def run(options):
+    if not options.output and len(options.runs) > 1:
+        raise Refused(USAGE, f"{len(options.runs)} runs have no folder in common; choose where to "
+                             "write their charts with --output")
+    runs = [records.read(path) for path in options.runs]
+    names = short_names(options.runs) if len(runs) > 1 else [""]
+    charts = charts_of(list(zip(names, runs)), diagnose.published_for(runs[0], options.published))
+    output = options.output or runs[0].path.parent / "plots"
+    print(printable(f"written: {write_charts(charts, output, f'.{options.format}')}"))
+    for path, metrics in zip(options.runs, runs):
+        for line in diagnose.report(path, metrics):
+            print(line)
+    return SUCCESS
