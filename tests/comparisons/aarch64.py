@@ -64,7 +64,8 @@ def build(root, folder):
         # Not the compiler wrappers of this machine's MPI and HDF5; so its tools have to be named.
         **{f"CMAKE_FIND_ROOT_PATH_MODE_{kind}": "ONLY"
            for kind in ("PROGRAM", "LIBRARY", "INCLUDE", "PACKAGE")},
-        "CMAKE_MAKE_PROGRAM": shutil.which("ninja"), "BERTHA_CCACHE": shutil.which("ccache") or "",
+        "CMAKE_MAKE_PROGRAM": shutil.which("ninja"), "BERTHA_CUDA": "OFF",
+        "BERTHA_CCACHE": shutil.which("ccache") or "",
         "PKG_CONFIG_EXECUTABLE": shutil.which("pkg-config"),
         "Protobuf_PROTOC_EXECUTABLE": shutil.which("protoc")}
     folders = f"{root}/usr/lib/{TRIPLE}/pkgconfig:{root}/usr/share/pkgconfig"
