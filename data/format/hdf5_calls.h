@@ -42,11 +42,10 @@ struct ReadCall {
 
 /// False where it was a damaged file that made the library ask for more than there can be.
 inline bool memory_is_short() {
-  constexpr size_t kSome_bytes = size_t{64} << 20;
-  void* volatile some =
-      std::malloc(kSome_bytes);  // volatile, or the compiler leaves both calls out
-  std::free(some);
-  return some == nullptr;
+  constexpr size_t kProbe_bytes = size_t{64} << 20;
+  void* volatile probe = std::malloc(kProbe_bytes);  // volatile, or both calls are left out
+  std::free(probe);
+  return probe == nullptr;
 }
 
 /// Error(code) with the given words and the innermost reason of the last failed call, shortened to
