@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-// Of the operations of lamb.h: what checkpoints hold, and how a shard is laid out.
+// Types that the operations of lamb.h share with checkpoints and with the layout of shards.
 
 /// The optimizer's counters and per-step scalars. Plain data; lives in device memory, so that a
 /// training step reads nothing back. One instance per optimizer, the same on every rank.

@@ -1,7 +1,7 @@
 """Shows runs in adjacent columns: what they reached, their speed, and the settings that differ.
 
-Speed is that of the median step. The time to the target counts training and evaluations, not the
-time between two starts.
+Speed is taken from the median step. The time to the target includes training and evaluation, but
+not the time between a stop and the next start.
 """
 import math
 import os

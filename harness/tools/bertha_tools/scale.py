@@ -205,7 +205,7 @@ def print_rows(rows, config, options):
     if has_runs:
         print(f"Runs take {rows[0]['samples']:,} samples, "
               + ("as the benchmark's reference needs, " if rows[0]["to_target"] else "")
-              + "initialization aside, and at most so many MJ.")
+              + "not counting initialization; MJ is an upper bound.")
 
 
 def draw(rows):

@@ -12,7 +12,7 @@ import numpy
 from bertha_tools.errors import DATA, Refused
 from bertha_tools.run_folder import printable
 
-# {tokens: number of 10,000 training samples of MLPerf that have at most so many}
+# {tokens: how many of 10,000 MLPerf training samples are no longer than that}
 # Source: 16,279,552 samples, Krell et al., arXiv:2107.02027.
 PUBLISHED = {32: 359, 64: 1759, 96: 2897, 128: 3694, 160: 4317, 192: 4834, 224: 5276, 256: 5663,
              288: 6003, 320: 6308, 352: 6584, 384: 6836, 416: 7067, 448: 7280, 480: 7477, 511: 7657,

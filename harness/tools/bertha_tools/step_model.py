@@ -38,7 +38,7 @@ NODE_LATENCY_MS = 0.03
 NETWORK_START_MS = 0.014
 TREE_HOPS = 2
 TREE_BANDWIDTH = 0.6
-# Steps with NCCL inside the node took so much longer than with copies, of so many bytes.
+# How much longer a step took with NCCL inside the node than with copies, and its bytes.
 NCCL_SLOWDOWN_MS = 1.75
 BYTES_OF_THAT_STEP = 672e6
 
