@@ -114,19 +114,19 @@ struct NormGradientSums {
   __device__ __forceinline__ void add_row(int r, const float (&dy)[kVecSize], const X& x,
                                           const Vec<Parameter, kVecSize>& gamma, RowStatistics row,
                                           float (&dgamma)[kVecSize], float (&dbeta)[kVecSize]) {
-    const float shift = -row.mean * row.rstd;
     float sum_g = 0.0f;
     float sum_gn = 0.0f;
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
-      const float of_gamma = dy[i] * fmaf(element(x, i), row.rstd, shift);
+      // Times rstd. mean * rstd, rounded, would cost a row far from 0 its digits.
+      const float of_gamma = dy[i] * (element(x, i) - row.mean);
       sum_g = fmaf(dy[i], element(gamma, i), sum_g);
       sum_gn = fmaf(of_gamma, element(gamma, i), sum_gn);
-      dgamma[i] += of_gamma;
+      dgamma[i] = fmaf(of_gamma, row.rstd, dgamma[i]);
       dbeta[i] += dy[i];
     }
     values[2 * r] = sum_g;
-    values[2 * r + 1] = sum_gn;
+    values[2 * r + 1] = sum_gn * row.rstd;
   }
 
   __device__ __forceinline__ void reduce(const RowTeam<Shape>& team,
