@@ -112,15 +112,15 @@ TEST(CudaClipLocal, RoundsOnceAndStartsAtAnyElement) {
 }
 
 TEST(CudaClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
   Shard shard(2, 1);
-  shard.gradient = {kInfinity, 40.0f};
+  shard.gradient = {kInf, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
   const GpuShard on_gpu(shard, DType::kF32);
   const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
   clip(*gpu().ops, on_gpu.gradient(), on_gpu.sum(), on_gpu.state(), factor.view(), 1.0);
   EXPECT_EQ(factor.floats()[0], 1.0f);
-  EXPECT_EQ(on_gpu.read_gradient(), (std::vector<float>{kInfinity, 40.0f}));
+  EXPECT_EQ(on_gpu.read_gradient(), (std::vector<float>{kInf, 40.0f}));
 }
 
 }  // namespace

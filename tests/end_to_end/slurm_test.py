@@ -305,7 +305,8 @@ class Slurm(EndToEnd):
             return [line.split()[1] for line in sorted(lines)]
 
         def is_refused(task):
-            return "is in the queue again" in (place / f"{task}.out").read_text()
+            output = place / f"{task}.out"  # which Slurm makes when the task starts
+            return output.exists() and "is in the queue again" in output.read_text()
 
         def excluded(task):
             shown = self.cluster.tool("scontrol", "show", "job", f"{array}_{task}")[1]

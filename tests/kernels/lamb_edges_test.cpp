@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 TEST(Lamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   Shard shard(10, 3);
@@ -81,10 +81,10 @@ TEST(ClipLocal, ScalesDownToTheLimitAndNeverUp) {
 
 TEST(ClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
   Shard shard(2, 1);
-  shard.gradient = {kInfinity, 40.0f};
+  shard.gradient = {kInf, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
   EXPECT_EQ(clip(shard, 1.0), 1.0f);
-  EXPECT_EQ(shard.gradient, (std::vector<float>{kInfinity, 40.0f}));
+  EXPECT_EQ(shard.gradient, (std::vector<float>{kInf, 40.0f}));
 }
 
 TEST(LambContracts, RefuseArgumentsAndNameTheField) {

@@ -30,7 +30,7 @@ std::string write_partial(const TempFolder& folder, const std::string& name,
   return partial;
 }
 
-void save(const TempFolder& folder, const std::string& name, const std::string& text) {
+void save_text(const TempFolder& folder, const std::string& name, const std::string& text) {
   seal_folder(write_partial(folder, name, text), folder.path(name));
   remove_old_checkpoints(folder.path(), {.saved = folder.path(name), .newest = 2});
 }
@@ -58,10 +58,10 @@ enum Progress {
 
 /// Leaves kEarlier ("earlier") and kPath ("old", being replaced by "new").
 void interrupt_replacement(const TempFolder& folder, Progress progress) {
-  save(folder, kEarlier, "earlier");
-  save(folder, kPath, "old");
+  save_text(folder, kEarlier, "earlier");
+  save_text(folder, kPath, "old");
   const TempFolder aside;
-  save(aside, kPath, "new");
+  save_text(aside, kPath, "new");
   const std::string path = folder.path(kPath);
   fs::copy(aside.path(kPath), path + ".partial");
   if (progress == kWriting) fs::remove(path + ".partial/DONE");
@@ -105,7 +105,7 @@ TEST(InterruptedReplacement, IsClearedUpByTheNextSave) {
   for (const auto& [progress, found, text] : kInterruptions) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
-    save(folder, kLater, "later");
+    save_text(folder, kLater, "later");
     EXPECT_THAT(names_in(folder.path()), ElementsAre(kPath, kLater)) << "progress " << progress;
     EXPECT_EQ(text_of(folder.path(kPath)), text) << "progress " << progress;
   }
@@ -115,7 +115,7 @@ TEST(InterruptedReplacement, IsClearedUpByTheNextSaveOfTheSameStep) {
   for (const auto& [progress, found, text] : kInterruptions) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
-    save(folder, kPath, "again");
+    save_text(folder, kPath, "again");
     EXPECT_THAT(names_in(folder.path()), ElementsAre(kEarlier, kPath)) << "progress " << progress;
     EXPECT_EQ(text_of(folder.path(kPath)), "again") << "progress " << progress;
   }
@@ -135,10 +135,10 @@ TEST(InterruptedReplacement, IsSetAsideAsAWhole) {
 
 TEST(InterruptedRemoval, IsFinishedByTheNextSave) {
   const TempFolder folder;
-  save(folder, kEarlier, "earlier");
+  save_text(folder, kEarlier, "earlier");
   fs::rename(folder.path(kEarlier), folder.path(kEarlier) + ".partial");  // as removal begins
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);
-  save(folder, kPath, "new");
+  save_text(folder, kPath, "new");
   EXPECT_THAT(names_in(folder.path()), ElementsAre(kPath));
 }
 

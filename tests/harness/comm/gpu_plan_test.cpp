@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const std::vector<std::string> kThree{"0000:1b:00.0", "0000:3d:00.0", "0000:9a:00.0"};
 
-std::string refusal(const std::vector<RankGpus>& ranks, int self) {
+std::string plan_refusal(const std::vector<RankGpus>& ranks, int self) {
   return error_of([&] { plan_gpu(ranks, self); }, ExitCode::kEnvironment);
 }
 
@@ -39,26 +39,28 @@ TEST(GpuPlan, RefusesMoreRanksThanGpusOnEveryRank) {
   std::vector<RankGpus> ranks;
   for (int r = 0; r < 4; ++r) ranks.push_back({"a", r, kThree});
   for (int self = 0; self < 4; ++self) {
-    EXPECT_THAT(refusal(ranks, self), HasSubstr("rank 3 is number 4 of its node and sees 3 GPUs"));
+    EXPECT_THAT(plan_refusal(ranks, self),
+                HasSubstr("rank 3 is number 4 of its node and sees 3 GPUs"));
   }
 }
 
 TEST(GpuPlan, RefusesToShareAGpu) {
   const std::vector<RankGpus> ranks{
       {"a", 0, {kThree[0]}}, {"b", 0, {kThree[0]}}, {"a", 1, {kThree[0]}}};
-  EXPECT_THAT(refusal(ranks, 1), HasSubstr("ranks 0 and 2 would share GPU 0000:1b:00.0"));
+  EXPECT_THAT(plan_refusal(ranks, 1), HasSubstr("ranks 0 and 2 would share GPU 0000:1b:00.0"));
 }
 
 TEST(GpuPlan, NamesTheHostOfARefusedRank) {
   const std::vector<RankGpus> none{{"a", 0, kThree, "node0"}, {"b", 0, {}, "node1"}};
-  EXPECT_THAT(refusal(none, 0), HasSubstr("no GPU answers rank 1 on node1; see"));
+  EXPECT_THAT(plan_refusal(none, 0), HasSubstr("no GPU answers rank 1 on node1; see"));
   const std::vector<RankGpus> few{{"b", 2, {kThree[0], kThree[1]}, "node1"}};
-  EXPECT_THAT(refusal(few, 0), HasSubstr("rank 0 on node1 is number 3 of its node and sees 2"));
+  EXPECT_THAT(plan_refusal(few, 0),
+              HasSubstr("rank 0 on node1 is number 3 of its node and sees 2"));
 }
 
 TEST(GpuPlan, RefusesARankWithoutAGpu) {
   const std::vector<RankGpus> ranks{{"a", 0, kThree}, {"b", 0, {}}};
-  EXPECT_THAT(refusal(ranks, 0), HasSubstr("no GPU answers rank 1; see `nvidia-smi`"));
+  EXPECT_THAT(plan_refusal(ranks, 0), HasSubstr("no GPU answers rank 1; see `nvidia-smi`"));
 }
 
 }  // namespace

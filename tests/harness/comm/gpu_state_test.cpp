@@ -37,7 +37,7 @@ TEST(GpuState, WhatTheDriverLacksOrRefusesIsNotKnown) {
 }
 
 TEST(GpuState, AnUnknownGpuIsNamed) {
-  EXPECT_THAT(read_gpu_state("0000:ff:00.0").unread, testing::HasSubstr("0000:ff:00.0"));
+  EXPECT_THAT(read_gpu_state("0000:ff:00.0").unread, ::testing::HasSubstr("0000:ff:00.0"));
 }
 
 TEST(GpuState, ARestingLinkIsNoSlowOne) {

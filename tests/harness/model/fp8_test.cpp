@@ -10,7 +10,7 @@
 namespace bertha::testing {
 namespace {
 
-constexpr BatchRows kCapacity{.tokens = 64, .seqs = 8, .masked = 32};
+constexpr BatchRows kFp8Capacity{.tokens = 64, .seqs = 8, .masked = 32};
 
 ModelConfig small_model() {
   return {.name = "fp8",
@@ -43,7 +43,7 @@ HostBatch batch_of(int64_t sequences) {
 
 class Model : public TinyModel {
  public:
-  explicit Model(bool fp8) : TinyModel(small_model(), kCapacity, 1, fp8) {
+  explicit Model(bool fp8) : TinyModel(small_model(), kFp8Capacity, 1, fp8) {
     initialize(table, dims, 0.2, 3, weights.data());
   }
 

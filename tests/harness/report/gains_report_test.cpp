@@ -13,7 +13,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-GainsReport example() {
+GainsReport gains_example() {
   GainsReport report{.model = "large",
                      .device = "a GPU",
                      .precision = "bf16",
@@ -37,7 +37,7 @@ GainsReport example() {
 }
 
 TEST(GainsReport, GainsAreOfMediansAndOperationsAreScaledToTheStep) {
-  GainsReport report = example();
+  GainsReport report = gains_example();
   const GainRow& addto = report.rows[1];
   const GainRow& graphs = report.rows[2];
   EXPECT_NEAR(gain_percent(graphs), 10, 1e-9);
@@ -50,7 +50,7 @@ TEST(GainsReport, GainsAreOfMediansAndOperationsAreScaledToTheStep) {
 }
 
 TEST(GainsReport, AnOperationThatAStepLacksHasAGainOfItsOwn) {
-  GainsReport report = example();
+  GainsReport report = gains_example();
   report.rows = chosen_gain_rows({"batch-norm-mask"});
   report.rows[0].off_ms = {0.3};
   report.rows[0].on_ms = {0.2};
@@ -62,7 +62,7 @@ TEST(GainsReport, AnOperationThatAStepLacksHasAGainOfItsOwn) {
 }
 
 TEST(GainsReport, TheTextHasTheSourcesGainAndWhyARowDidNotRun) {
-  const std::string text = gains_text(example());
+  const std::string text = gains_text(gains_example());
   EXPECT_THAT(text, HasSubstr("step as configured: 100.000 ms, 24576 tokens\n"));
   EXPECT_THAT(text, ContainsRegex("\naddto +operation .*\\+50.0 % +\\+4.8 % +1.1 % \\[1\\]\n"));
   EXPECT_THAT(text, ContainsRegex("\ngraphs +step +110.000 \\(109.200 to 110.800\\)"));
@@ -71,7 +71,7 @@ TEST(GainsReport, TheTextHasTheSourcesGainAndWhyARowDidNotRun) {
 }
 
 TEST(GainsReport, TheJsonHasEveryRow) {
-  const ReportJson json = gains_json(example());
+  const ReportJson json = gains_json(gains_example());
   ASSERT_EQ(json["rows"].size(), 3u);
   EXPECT_EQ(json["rows"][0]["reason"], "needs 2 ranks or more");
   EXPECT_FALSE(json["rows"][0].contains("gain_percent"));
@@ -81,7 +81,7 @@ TEST(GainsReport, TheJsonHasEveryRow) {
 }
 
 TEST(GainsReport, TheChartHasABarForEachRowOfTheStepAndAMarkForItsSource) {
-  const std::string svg = gains_svg(example());
+  const std::string svg = gains_svg(gains_example());
   EXPECT_THAT(svg, HasSubstr(">addto</text>"));
   EXPECT_THAT(svg, HasSubstr(">4.8</text>"));
   EXPECT_THAT(svg, HasSubstr(">10.0</text>"));

@@ -94,18 +94,18 @@ TEST(StepBenchText, WithoutAPeakThereIsNoUtilization) {
 }
 
 TEST(StepBenchJson, HasTheSameFigures) {
-  const auto json = nlohmann::json::parse(step_bench_json(example()));
-  EXPECT_EQ(json["step_ms"]["median"], 50.0);
-  EXPECT_EQ(json["step_ms"]["all"].size(), 5U);
-  EXPECT_EQ(json["ranks"], 8);
-  EXPECT_EQ(json["gelu"], "erf");
-  EXPECT_DOUBLE_EQ(json["utilization"], 200.0 / 790.0);
-  EXPECT_EQ(json["joules_per_step"], 288.0);
-  EXPECT_EQ(json["phase_ms"]["communication"], 3.0);
-  EXPECT_EQ(json["peak_memory_bytes"], int64_t{40} << 30);
-  ASSERT_EQ(json["operations"].size(), 3U);
-  EXPECT_EQ(json["operations"][0]["name"], "linear_fwd 4x5x6");
-  EXPECT_EQ(json["operations"][1]["bytes_per_step"], 1e9);
+  const auto report = nlohmann::json::parse(step_bench_json(example()));
+  EXPECT_EQ(report["step_ms"]["median"], 50.0);
+  EXPECT_EQ(report["step_ms"]["all"].size(), 5U);
+  EXPECT_EQ(report["ranks"], 8);
+  EXPECT_EQ(report["gelu"], "erf");
+  EXPECT_DOUBLE_EQ(report["utilization"], 200.0 / 790.0);
+  EXPECT_EQ(report["joules_per_step"], 288.0);
+  EXPECT_EQ(report["phase_ms"]["communication"], 3.0);
+  EXPECT_EQ(report["peak_memory_bytes"], int64_t{40} << 30);
+  ASSERT_EQ(report["operations"].size(), 3U);
+  EXPECT_EQ(report["operations"][0]["name"], "linear_fwd 4x5x6");
+  EXPECT_EQ(report["operations"][1]["bytes_per_step"], 1e9);
   StepBenchReport unknown = example();
   unknown.peak_flops_per_second = 0;
   EXPECT_TRUE(nlohmann::json::parse(step_bench_json(unknown))["utilization"].is_null());

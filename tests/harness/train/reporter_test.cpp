@@ -63,7 +63,7 @@ TEST(Reporter, AWholeRunLeavesEveryFileOfTheRunFolder) {
   // start, data, seven steps, one evaluation, one event
   ASSERT_EQ(log.lines.size(), 11u);
   for (const CapturedLog::Line& line : log.lines) EXPECT_EQ(line.level, LogLevel::kInfo);
-  EXPECT_THAT(log.lines[2].text, testing::StartsWith("step     1/6,700 "));
+  EXPECT_THAT(log.lines[2].text, ::testing::StartsWith("step     1/6,700 "));
 }
 
 TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
@@ -106,7 +106,7 @@ TEST(Reporter, TheTargetIsTheOneThatTheDataGive) {
   reporter->eval_stop(test::test_eval(1, 0.05));
   EXPECT_THAT(log.lines[0].text, testing::HasSubstr(" to accuracy at least 0.0100 or step 6,700"));
   EXPECT_THAT(log.lines[1].text,
-              testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
+              ::testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
   EXPECT_THAT(log.lines[2].text, testing::HasSubstr(" (target 0.0750) "));
   EXPECT_EQ(read_metrics(run_dir + "/metrics.jsonl").run.target_accuracy, 0.075);
 }
