@@ -59,6 +59,21 @@ find_bertha() {
     "no bertha program in build/release or PATH; build it with: cmake --preset release && cmake --build build/release"
 }
 
+# bertha-tools (harness/tools), which only reads what runs have written: of the image, the PATH or the
+# .venv of this checkout. Prints nothing where it is not installed.
+find_tools() {
+  local own=$launch_dir/../.venv/bin/bertha-tools
+  if [[ -n ${CONT:-} && -n ${SLURM_JOB_ID:-} ]]; then echo bertha-tools
+  elif ! command -v bertha-tools && [[ -x $own ]]; then echo "$own"; fi
+}
+
+# The pictures of a run that has ended, where the tools are installed.
+draw_run() {  # folder
+  local tools
+  tools=$(find_tools)
+  if [[ -n $tools ]]; then "$tools" plot "$1" || true; fi
+}
+
 check_config() {
   [[ -n ${1:-} ]] || stop 2 "want the path of a YAML config; see --help"
   [[ -r $1 ]] || stop 2 "cannot read the config $1"

@@ -32,7 +32,7 @@ TEXT
     WARMUP_PROPORTION            optimizer.warmup_steps, times MAX_STEPS
 
 Exit codes: 0 every run reached its target, else that of the first run that did not; 8 a log breaks
-a rule.
+a rule, which bertha-tools finds (pip install harness/tools); without it no log is checked.
 TEXT
 }
 
@@ -171,11 +171,18 @@ start_ranks() {  # doctor or a config, options
 }
 
 # One process that is no rank, where the ranks have their program.
-run_once() {  # arguments of bertha
+run_once() {  # command
   local container
-  if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$bertha" "$@"; return; fi
+  if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$@"; return; fi
   take_container
-  srun --mpi=none --nodes=1 --ntasks=1 "${container[@]}" "$bertha" "$@"
+  srun --mpi=none --nodes=1 --ntasks=1 "${container[@]}" "$@"
+}
+
+# The official package's verdict on the log of a run, and its pictures.
+check_run() {  # folder
+  if [[ -z $tools ]]; then return 0; fi
+  run_once "$tools" plot "$1" || true
+  run_once "$tools" check "$1" ${TARGET_MLM_ACCURACY:+--target "$TARGET_MLM_ACCURACY"}
 }
 
 train_once() {  # run, arguments of bertha train
@@ -192,6 +199,10 @@ train_once() {  # run, arguments of bertha train
 
 examine() { refuse_sick_nodes start_ranks doctor --output-dir "$folder"; }
 
+tools=$(find_tools)
+if [[ -z $tools ]]; then
+  tell "bertha-tools is not installed: logs are not checked; python3 -m venv .venv && .venv/bin/pip install harness/tools"
+fi
 examined=no
 worst=0
 remember() { if ((worst == 0)); then worst=$1; fi; }
@@ -216,8 +227,7 @@ for ((run = 0; run < runs; ++run)); do
   fi
   remember "$code"
   checked=0
-  run_once log check "$run_dir" ${TARGET_MLM_ACCURACY:+--target-accuracy "$TARGET_MLM_ACCURACY"} ||
-    checked=$?
+  check_run "$run_dir" || checked=$?
   remember "$checked"
 done
 echo "run_and_time.sh: finished in $folder, runs: $runs"

@@ -47,13 +47,6 @@ Json parse_json(std::string_view text) {
   }
 }
 
-int64_t whole_number(const Json& value) {
-  const bool fits =
-      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-  if (!fits) throw JsonError("a value is no whole number of 64 bits");
-  return value.get<int64_t>();
-}
-
 JsonField JsonField::element(size_t index) const {
   return {path_, concat(name_, '[', index, ']'), value_[index]};
 }

@@ -21,9 +21,6 @@ struct JsonError : nlohmann::json::exception {
 /// Errors: JsonError.
 nlohmann::json parse_json(std::string_view text);
 
-/// A whole number written as one (3, not 3.0), within 64 bits. Errors: JsonError.
-int64_t whole_number(const nlohmann::json& value);
-
 /// A value of a JSON file together with its name, so that every complaint tells where it is.
 ///
 /// Errors    of every member function: Error(kData) with the path, the field's name, what was found

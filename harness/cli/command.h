@@ -79,25 +79,16 @@ std::vector<std::string> option_names(const CLI::App& command);
 
 // One source file each, of the same name.
 void add_train_command(CLI::App& program, Chosen& chosen);
-void add_encode_command(CLI::App& program, Chosen& chosen);
 void add_fill_command(CLI::App& program, Chosen& chosen);
-void add_replay_command(CLI::App& program, Chosen& chosen);
 void add_eval_command(CLI::App& program, Chosen& chosen);
 void add_data_command(CLI::App& program, Chosen& chosen);
 void add_plan_command(CLI::App& program, Chosen& chosen);
 void add_checkpoint_command(CLI::App& program, Chosen& chosen);
-void add_compare_command(CLI::App& program, Chosen& chosen);
 void add_config_command(CLI::App& program, Chosen& chosen);
-void add_log_command(CLI::App& program, Chosen& chosen);
 void add_doctor_command(CLI::App& program, Chosen& chosen);
-void add_watch_command(CLI::App& program, Chosen& chosen);
-void add_submit_command(CLI::App& program, Chosen& chosen);
 void add_bench_command(CLI::App& program, Chosen& chosen);
-void add_completion_command(CLI::App& program, Chosen& chosen);
-void add_man_command(CLI::App& program, Chosen& chosen);
 void add_bench_loader_command(CLI::App& bench, Chosen& chosen);
 void add_bench_step_command(CLI::App& bench, Chosen& chosen);
-void add_bench_gains_command(CLI::App& bench, Chosen& chosen);
 void add_bench_kernels_command(CLI::App& bench, Chosen& chosen);
 
 }  // namespace bertha

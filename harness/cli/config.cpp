@@ -1,15 +1,17 @@
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "harness/cli/command.h"
-#include "harness/cli/config_diff.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "harness/report/json_report.h"
+#include "harness/report/run_folder.h"
+#include "harness/report/text_format.h"
 
 namespace bertha {
 namespace {
@@ -30,6 +32,30 @@ ReportJson keys_json(LoadedConfig loaded) {
     entry["origin"] = loaded.origins.at(path);
   }
   return {{"keys", keys}};
+}
+
+/// A YAML file, or what the newest start in a run folder recorded.
+LoadedConfig config_of(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return load_config({path}, {});
+  const std::string newest = newest_config(path);
+  return load_config({newest.empty() ? path + "/resolved.yaml" : newest}, {});
+}
+
+/// A row for each key whose value is not the same in all: the key, then each value with its origin.
+TextTable differing_keys(const std::vector<LoadedConfig>& configs) {
+  TextTable rows;
+  for (const Key& key : config_keys()) {
+    const std::string first = value_text(key, configs.front().config);
+    const bool same = std::ranges::all_of(
+        configs, [&](const LoadedConfig& other) { return value_text(key, other.config) == first; });
+    if (same) continue;
+    rows.push_back({std::string(key.path)});
+    for (const LoadedConfig& loaded : configs) {
+      const std::string origin = "  # " + loaded.origins.at(std::string(key.path));
+      rows.back().push_back(value_text(key, loaded.config) + origin);
+    }
+  }
+  return rows;
 }
 
 void add_show(CLI::App& config, Chosen& chosen) {
@@ -104,7 +130,7 @@ void add_diff(CLI::App& config, Chosen& chosen) {
     }
     std::vector<LoadedConfig> configs;
     for (const std::string& path : *paths) configs.push_back(config_of(path));
-    TextTable table = differing_keys(configs, true);
+    TextTable table = differing_keys(configs);
     if (table.empty()) {
       std::cout << "no key differs\n";
       return 0;

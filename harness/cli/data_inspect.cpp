@@ -3,7 +3,6 @@
 #include <iostream>
 #include <map>
 
-#include "data/files/new_file.h"
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
 #include "data/format/verify.h"
@@ -13,7 +12,6 @@
 #include "harness/cli/options.h"
 #include "harness/cli/progress_line.h"
 #include "harness/report/json_report.h"
-#include "harness/report/svg_chart.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -27,7 +25,6 @@ struct InspectOptions {
   std::string path;
   SampleLimits limits;
   int64_t threads = 0;
-  std::string svg_path;
   std::string checksum_list;
   std::string json;
 };
@@ -135,14 +132,6 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
   }
   write_json_report(options.json, "data stats", ExitCode::kSuccess,
                     stats_json(options.path, stats, limits));
-  if (options.svg_path.empty()) return 0;
-  write_new_file(options.svg_path,
-                 chart_svg({.title = "Tokens per sample: " + options.path,
-                            .x_label = "tokens",
-                            .y_label = "samples",
-                            .bars = stats.token_length_histogram,
-                            .mark = MarkLine{.label = "mean", .value = stats.mean_tokens()}}));
-  if (prints_text(options.json)) std::cout << "\nwritten: " << options.svg_path << '\n';
   return 0;
 }
 
@@ -245,11 +234,10 @@ void add_data_stats(CLI::App& data, Chosen& chosen) {
                   {.name = "stats",
                    .description = "Counts of a data folder, and the histogram of sequence lengths.",
                    .examples = {"bertha data stats data/train",
-                                "bertha data stats data/train --svg lengths.svg",
+                                "bertha data stats data/train --json lengths.json",
                                 "bertha data stats data/eval/part_eval_10k.hdf5"}});
   InspectOptions& options = set_action<InspectOptions>(stats, chosen, run_stats);
   add_path(stats, options);
-  add_text(stats, "--svg", options.svg_path, "FILE", "Write the histogram as SVG too");
 }
 
 }  // namespace bertha

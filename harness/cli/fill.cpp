@@ -88,10 +88,10 @@ std::string word_of(const TextModel& model, int64_t id) {
 }
 
 // A table below the text: a column for each [MASK], a row for each rank of its candidates.
-std::string table(const TextModel& model, const TextOutputs& out, int64_t masks, int64_t top) {
+std::string table(const TextModel& model, const MaskLogits& logits_of, int64_t masks, int64_t top) {
   std::vector<std::string> rows;
   for (int64_t m = 0; m < masks; ++m) {
-    const std::span<const float> logits(out.mlm_logits.data() + m * out.vocab_rows,
+    const std::span<const float> logits(logits_of.values.data() + m * logits_of.vocab_rows,
                                         static_cast<size_t>(model.model().vocab_size));
     const std::vector<Candidate> best = most_probable(logits, top);
     int64_t widest = 0;
@@ -120,8 +120,8 @@ int run_fill(const FillOptions& options, CommandContext& context) {
   }
   for (const Line& line : lines) {
     const TokenizedLine tokens = model.tokenize(line.text, line.place);
-    const TextOutputs out = model.run(tokens);
-    std::cout << line.text << '\n' << table(model, out, std::ssize(tokens.masked), options.top);
+    const MaskLogits logits = model.run(tokens);
+    std::cout << line.text << '\n' << table(model, logits, std::ssize(tokens.masked), options.top);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/cli/config_options.h"
+#include "harness/cli/tools.h"
 #include "harness/config/build_info.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
@@ -92,32 +93,25 @@ CommandLine::CommandLine()
   set_help(*app_, {"bertha train --config configs/quickstart.yaml",
                    "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                    "bertha data prepare --help"});
+  app_->footer(concat("Readers of what runs have written, where bertha-tools is installed:\n  ",
+                      joined(tool_names(), " ")));
   app_->set_version_flag("-V,--version", version_text, "Print version, backends and libraries");
   add_verbosity_options(*app_, chosen_);
   add_train_command(*app_, chosen_);
   add_eval_command(*app_, chosen_);
-  add_encode_command(*app_, chosen_);
   add_fill_command(*app_, chosen_);
-  add_replay_command(*app_, chosen_);
   add_data_command(*app_, chosen_);
   add_plan_command(*app_, chosen_);
   add_checkpoint_command(*app_, chosen_);
   add_config_command(*app_, chosen_);
-  add_log_command(*app_, chosen_);
-  add_compare_command(*app_, chosen_);
-  add_watch_command(*app_, chosen_);
   add_doctor_command(*app_, chosen_);
-  add_submit_command(*app_, chosen_);
   add_bench_command(*app_, chosen_);
-  add_completion_command(*app_, chosen_);
-  add_man_command(*app_, chosen_);
 }
 
 CommandLine::~CommandLine() = default;
 
 bool CommandLine::runs_on_ranks() const {
-  static const std::set<std::string> on_ranks{"bench", "doctor", "encode", "eval",
-                                              "fill",  "replay", "train"};
+  static const std::set<std::string> on_ranks{"bench", "doctor", "eval", "fill", "train"};
   const auto chosen = app_->get_subcommands();
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }
@@ -150,7 +144,13 @@ std::string CommandLine::unknown_word() const {
                   too_early ? concat("it belongs behind ", met.back().name)
                             : see(nearest_word(word, option_names(*command))));
   }
-  const std::vector<std::string> commands = command_names(*command);
+  std::vector<std::string> commands = command_names(*command);
+  if (command == app_.get()) {
+    if (std::ranges::count(tool_names(), left.front()) > 0) {
+      return concat(left.front(), " has to be the first word: bertha ", left.front());
+    }
+    commands.insert(commands.end(), tool_names().begin(), tool_names().end());
+  }
   return concat(prefix(name), "unknown ", commands.empty() ? "argument " : "command ", left.front(),
                 "; ", see(nearest_word(left.front(), commands)));
 }

@@ -10,17 +10,16 @@
 #include "harness/cli/log_sink.h"
 #include "harness/cli/missing_inputs.h"
 #include "harness/cli/options.h"
-#include "harness/comm/copy_collectives.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "harness/model/encoder_gemms.h"
 #include "harness/plan/plan_report.h"
+#include "harness/plan/seq_lengths.h"
 #include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_source.h"
 #include "harness/train/precision.h"
 #include "kernels/base/error.h"
-#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -33,7 +32,6 @@ struct PlanOptions {
   int64_t ranks = 1;
   int64_t ranks_per_node = 0;  // 0 = not given
   std::string gpu_memory;
-  std::string network;
   std::string json;
 };
 
@@ -176,33 +174,27 @@ void print_missing(const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) print_text("  " + sentence + '\n');
 }
 
-/// Nothing, and why, where no measured steps resemble those of the run.
-std::optional<SpeedRequest> speed_request(const PlanRequest& request, const PlanOptions& options,
-                                          const DataFacts& data, std::string& reason) {
-  SpeedRequest speed{
-      .config = request.config,
-      .precision = request.fp8 ? GemmPrecision::kFp8 : GemmPrecision::k16Bit,
-      .cluster = {.ranks = request.ranks, .ranks_per_node = request.ranks_per_node, .network = {}},
-      .lengths = data.lengths};
-  if (!options.network.empty()) speed.cluster.network = parse_network(options.network);
-  if (!request.on_gpu || request.io == DType::kF32) {
-    reason = "not predicted: only steps of 16 bits and fp8 on H200s have been measured";
-    return std::nullopt;
+/// Of the evaluation set: what its manifest says and eval.max_samples leaves, or the benchmark's.
+int64_t eval_seqs(const Config& config) {
+  constexpr int64_t kBenchmarkSeqs = 10'000;
+  const auto manifest = manifest_of(config.data.eval);
+  const int64_t seqs = manifest ? manifest->num_samples() : kBenchmarkSeqs;
+  return config.eval.max_samples > 0 ? std::min(seqs, config.eval.max_samples) : seqs;
+}
+
+void print_time(const PlanRequest& request, const std::optional<TimeEstimate>& time) {
+  std::cout << "\ntime\n";
+  if (!time) {
+    print_text("  not estimated: only steps of 16 bits and fp8 on H200s have been measured\n");
+    return;
   }
-  if (speed.cluster.nodes() > 1 && options.network.empty()) {
-    reason = concat("not predicted: --network has to name what connects ", speed.cluster.nodes(),
-                    " nodes of ", request.ranks_per_node, " GPUs");
-    return std::nullopt;
-  }
-  speed.cluster.copies =
-      request.config.cuda.exchange != "nccl" && speed.cluster.gpus_of_node() <= kMostCopyRanks;
-  speed.cluster.state_in_each_node = request.config.optimizer.shard_group != "world";
-  if (const auto manifest = manifest_of(request.config.data.eval)) {
-    speed.eval_seqs = manifest->num_samples();
-  }
-  const int64_t most = request.config.eval.max_samples;
-  if (most > 0) speed.eval_seqs = std::min(speed.eval_seqs, most);
-  return speed;
+  print_row("at", concat(scaled_text(time->flops_per_second), "FLOP/s of each H200 in ",
+                         request.fp8 ? "fp8" : "16 bits",
+                         ", as BERT-large with 24,576 tokens per step reaches"));
+  print_row("step", fixed_text(time->step_ms, 1) + " ms");
+  print_row("sequences/s", grouped_text(static_cast<int64_t>(time->seqs_per_second)));
+  print_row("run", concat(duration_text(time->seconds), " to the last step, evaluations included"));
+  print_row("note", "smaller steps and the exchange between nodes take longer: bertha scale");
 }
 
 int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
@@ -211,7 +203,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
   check_config(request.config, static_cast<int>(options.ranks));
   const TrainConfig& train = request.config.train;
-  request.on_gpu = train.backend != "cpu" || !limit.empty() || !options.network.empty();
+  request.on_gpu = train.backend != "cpu" || !limit.empty();
   request.ranks_per_node = options.ranks_per_node;
   if (request.on_gpu && request.ranks_per_node == 0) request.ranks_per_node = kGpusPerNode;
   request.io = planned_io(train, request.on_gpu);
@@ -223,9 +215,9 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
   request.mean_masked_per_seq = kMaskedShare * means.tokens;
   facts.cost = make_cost_plan(request);
   if (!limit.empty()) facts.fit = fit_into(request, facts.memory_limit_bytes);
-  std::string reason;
-  const std::optional<SpeedRequest> speed = speed_request(request, options, data, reason);
-  if (speed) facts.speed = predict_speed(*speed);
+  if (request.on_gpu && request.io != DType::kF32) {
+    facts.time = estimate_time(request, facts.cost, eval_seqs(request.config));
+  }
   const MissingInputs missing = missing_inputs(request.config);
   for (const auto* sentences : {&missing.unset, &missing.wrong}) {
     facts.missing.insert(facts.missing.end(), sentences->begin(), sentences->end());
@@ -236,13 +228,21 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
     print_memory(request, facts, limit);
     print_work(request, facts.cost, data);
     print_schedule(request.config, facts.cost.run);
-    print_text(speed ? speed_text(*facts.speed, *speed) : concat("\ntime\n  ", reason, "\n"));
+    print_time(request, facts.time);
     print_missing(facts.missing);
   }
   const ExitCode code = !facts.fits()           ? ExitCode::kMemory
                         : missing.wrong.empty() ? ExitCode::kSuccess
                                                 : ExitCode::kData;
-  write_json_report(options.json, "plan", code, plan_json(facts));
+  ReportJson json = plan_json(facts);
+  // What `bertha scale` needs besides.
+  json["eval_seqs"] = eval_seqs(request.config);
+  json["token_length_histogram"] = data.lengths;
+  for (const Key& key : config_keys()) {
+    std::visit([&](const auto* value) { json["config"][std::string(key.path)] = *value; },
+               key.field(request.config));
+  }
+  write_json_report(options.json, "plan", code, json);
   return static_cast<int>(code);
 }
 
@@ -253,25 +253,19 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "plan",
        .description =
-           "Prints what a run would take: memory, FLOPs, steps, evaluations, time and energy, "
-           "what bounds the time, and what is missing. Plans for H200s unless train.backend is "
-           "cpu; needs no GPU and no data. Exits with 6 when the run does not fit into "
-           "--gpu-memory, and with 4 when a path that the configuration names cannot serve.",
+           "Prints what a run would take: memory, FLOPs, steps, evaluations and time, and what is "
+           "missing. Plans for H200s unless train.backend is cpu; needs no GPU and no data. Exits "
+           "with 6 when the run does not fit into --gpu-memory, and with 4 when a path that the "
+           "configuration names cannot serve.",
        .examples = {"bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                     "bertha plan --config configs/mlperf_closed_8gpu_768.yaml --ranks 8 "
                     "--gpu-memory 141GB",
-                    "bertha plan --config configs/mlperf_closed_3472gpu_13888.yaml --ranks 3472 "
-                    "--network ib-ndr400x8",
                     "bertha plan --config configs/quickstart.yaml --ranks 2 --max-steps 500"}});
   add_config_options(plan, ShortOptions::kTraining);
   PlanOptions& options = set_action<PlanOptions>(plan, chosen, run_plan_command);
   add_count(plan, "--ranks", options.ranks, "Ranks of the run (default 1)", 1, 1 << 20);
   add_text(plan, "--gpu-memory", options.gpu_memory, "SIZE",
            "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
-  add_text(
-      plan, "--network", options.network, "NAME",
-      concat("What connects nodes: ", joined(known_networks(), ", ", &Network::name),
-             ", or GB/s of a GPU and us of a hop (4 if left out), such as 46:4; implies a GPU"));
   add_count(plan, "--ranks-per-node", options.ranks_per_node,
             concat("Ranks on each node, with GPUs that are all connected by NVLink (default ",
                    kGpusPerNode, ", without GPUs all on one)"),

@@ -8,6 +8,7 @@
 #include "harness/cli/log_sink.h"
 #include "harness/cli/parse.h"
 #include "harness/cli/progress_line.h"
+#include "harness/cli/tools.h"
 #include "harness/comm/launcher.h"
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/rank_name.h"
@@ -78,6 +79,7 @@ int run_bertha(const std::vector<std::string>& arguments) {
   CommandContext context{.terminal = detect_terminal(), .arguments = arguments};
   int code = 0;
   const std::exception_ptr exception = attempt([&] {
+    hand_over_to_tools(arguments);
     CommandLine line;
     Parsed parsed;
     std::exception_ptr parse_error;

@@ -122,7 +122,7 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
   return line;
 }
 
-TextOutputs TextModel::run(const TokenizedLine& line) {
+MaskLogits TextModel::run(const TokenizedLine& line) {
   // The labels are not known: the mask itself.
   const std::vector<int16_t> labels(line.masked.size(), vocabulary_.special().mask);
   const HostBatch batch = collate({SampleView{.token_ids = line.ids,
@@ -133,12 +133,8 @@ TextOutputs TextModel::run(const TokenizedLine& line) {
   bert_.upload(batch);
   bert_.reset_stats();
   bert_.forward_eval();
-  const Bert::Outputs out = bert_.outputs();
-  return {.hidden = on_host(out.hidden, std::ssize(line.ids)),
-          .pooled = on_host(out.pooled, 1),
-          .nsp_logits = on_host(out.nsp_logits, 1),
-          .mlm_logits = on_host(out.mlm_logits, std::ssize(line.masked)),
-          .vocab_rows = out.mlm_logits.extent(1)};
+  const View logits = bert_.mlm_logits();
+  return {.values = on_host(logits, std::ssize(line.masked)), .vocab_rows = logits.extent(1)};
 }
 
 // The first rows of [., columns].

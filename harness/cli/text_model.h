@@ -35,13 +35,10 @@ struct TokenizedLine {
   std::vector<int16_t> masked;  // places of [MASK]
 };
 
-/// f32, rows in use only.
-struct TextOutputs {
-  std::vector<float> hidden;      // [T, H]
-  std::vector<float> pooled;      // [1, H]
-  std::vector<float> nsp_logits;  // [1, 2]
-  std::vector<float> mlm_logits;  // [M, V]
-  int64_t vocab_rows = 0;         // V: the vocabulary, padded
+/// Of each [MASK] of a line.
+struct MaskLogits {
+  std::vector<float> values;  // [M, V]
+  int64_t vocab_rows = 0;     // V: the vocabulary, padded
 };
 
 /// A model without dropout with its vocabulary, which takes one line at a time. Heads that the
@@ -56,7 +53,7 @@ class TextModel {
   /// `place` names the line in messages ("line 3"). Error(kData) for more tokens than positions.
   TokenizedLine tokenize(const std::string& text, const std::string& place);
   /// Blocks: the host.
-  TextOutputs run(const TokenizedLine& line);
+  MaskLogits run(const TokenizedLine& line);
 
   const ModelConfig& model() const { return folder_.model; }
   const Vocabulary& vocabulary() const { return vocabulary_; }

@@ -112,7 +112,6 @@ struct LogConfig {
   std::string run_dir = "";  // "" = runs/<run_name>, in a Slurm job runs/<run_name>-<job id>
   std::string run_name = "bert";
   bool tensorboard = true;
-  bool plots = true;
   std::string profile_steps = "";  // "A:B": steps that a profiler of the GPU records; "" = none
 };
 

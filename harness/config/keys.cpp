@@ -205,8 +205,6 @@ std::vector<Key> make_keys() {
        "Name of the run, for its folder and logs."},
       {"log.tensorboard", at<&L::tensorboard>, Unit::kNone, {}, {},
        "Write TensorBoard event files."},
-      {"log.plots", at<&L::plots>, Unit::kNone, {}, {},
-       "Write SVG curves of loss and accuracy at the end."},
       {"log.profile_steps", at<&L::profile_steps>, Unit::kNone, {}, {},
        "Steps A:B, counted from 1, that an attached GPU profiler records; empty = none."},
 
@@ -252,6 +250,10 @@ std::vector<Key> make_keys() {
 const std::vector<Key>& config_keys() {
   static const std::vector<Key> keys = make_keys();
   return keys;
+}
+
+std::string_view retired_key(std::string_view path) {
+  return path == "log.plots" ? "bertha-tools plot draws the curves of a run" : "";
 }
 
 const Key* find_key(std::string_view path) {

@@ -44,6 +44,9 @@ const std::vector<Key>& config_keys();
 /// The row of `path`, or null.
 const Key* find_key(std::string_view path);
 
+/// What serves instead of a key of earlier versions, which is read and ignored; "" for others.
+std::string_view retired_key(std::string_view path);
+
 /// nearest_word() over the paths of all keys; the last part alone ("seed") finds its key, and a
 /// word without dots may find a section ("train").
 std::string nearest_key(std::string_view path);

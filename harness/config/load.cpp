@@ -12,6 +12,7 @@
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -116,6 +117,7 @@ class Loader {
   void read_includes(const File& file, const YAML::Node& include);
   void read_map(File& file, const YAML::Node& map, const std::string& prefix);
   void read_value(const std::string& where, const Key& key, const YAML::Node& value);
+  bool is_retired(const std::string& where, const std::string& path);
   void refuse_key(const std::string& where, const std::string& path);
   void refuse_value(const std::string& where, const Key& key, const std::string& wrong);
   void report_contradictions();
@@ -278,9 +280,16 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
                            ", want a section of lines such as \"seed: 1\", with a blank behind the "
                            "colon"));
     } else if (!section) {
-      refuse_key(where, path);
+      if (!is_retired(where, path)) refuse_key(where, path);
     }
   }
+}
+
+bool Loader::is_retired(const std::string& where, const std::string& path) {
+  const std::string_view instead = retired_key(path);
+  if (instead.empty()) return false;
+  log_line(LogLevel::kWarning, concat(where, ": ", path, " does nothing any more: ", instead));
+  return true;
 }
 
 // The key that was meant keeps its default: it is refused too. Where nothing resembles it, ""
@@ -316,7 +325,7 @@ void Loader::apply(const Override& given) {
   const std::string path = given.assignment.substr(0, equals);
   const Key* const key = find_key(path);
   if (key == nullptr) {
-    refuse_key(given.spelled, path);
+    if (!is_retired(given.spelled, path)) refuse_key(given.spelled, path);
     return;
   }
   const std::string text = given.assignment.substr(equals + 1);

@@ -343,13 +343,7 @@ void Bert::backward(const GradientsFinal& gradients_final) {
 
 void Bert::forward_eval() { state_->forward(Mode::kEval); }
 
-Bert::Outputs Bert::outputs() const {
-  const State& s = *state_;
-  return {.hidden = s.activations.layers.back().y,
-          .pooled = s.activations.heads.pooled,
-          .nsp_logits = s.activations.heads.nsp_logits,
-          .mlm_logits = s.activations.heads.mlm_logits};
-}
+View Bert::mlm_logits() const { return state_->activations.heads.mlm_logits; }
 
 std::vector<NamedView> Bert::activations() const {
   return named_activations(state_->activations, state_->live);

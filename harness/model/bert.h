@@ -78,15 +78,9 @@ class Bert {
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();
 
-  /// What the last forward pass left, on the device: io, valid until the next upload. Logits as
-  /// they are after forward_eval().
-  struct Outputs {
-    View hidden;      // [T, H]  rows beyond the live tokens are padding
-    View pooled;      // [B, H]
-    View nsp_logits;  // [B, 2]
-    View mlm_logits;  // [M, V]  likewise beyond the masked tokens; V is padded
-  };
-  Outputs outputs() const;
+  /// Of the last forward_eval(), on the device: io [M, V], valid until the next upload. Rows beyond
+  /// the masked tokens are padding; V is padded.
+  View mlm_logits() const;
 
   /// named_activations() of the last forward_train(), until the next upload.
   std::vector<NamedView> activations() const;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "harness/plan/cost_plan.h"
-#include "harness/plan/speed_plan.h"
+#include "harness/plan/time_estimate.h"
 #include "harness/report/json_report.h"
 
 namespace bertha {
@@ -15,7 +15,7 @@ struct PlanFacts {
   CostPlan cost = {};
   int64_t memory_limit_bytes = 0;  // 0 = none
   std::optional<MemoryFit> fit = {};
-  std::optional<SpeedPlan> speed = {};
+  std::optional<TimeEstimate> time = {};  // none on a CPU and in f32
   std::vector<std::string> missing = {};  // a sentence for each input
 
   bool fits() const { return memory_limit_bytes == 0 || cost.memory_bytes <= memory_limit_bytes; }
@@ -24,10 +24,7 @@ struct PlanFacts {
 /// Of the names of facts.
 inline constexpr size_t kPlanColumns = 30;
 
-/// Lines of the step's parts, its bound, the time to the target and the energy.
-std::string speed_text(const SpeedPlan& plan, const SpeedRequest& request);
-
-/// The same figures for write_json_report().
+/// The figures for write_json_report().
 ReportJson plan_json(const PlanFacts& facts);
 
 }  // namespace bertha

@@ -21,8 +21,7 @@ struct Field {
 /// A number with three digits and a scale: five columns hold it.
 std::string scaled(double value) { return right_aligned(scaled_text(value), 5); }
 
-std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
-                             const std::optional<Estimate>& target) {
+std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts) {
   const std::string last_step = grouped_text(facts.max_steps);
   const std::string step = concat(
       "step ", right_aligned(grouped_text(record.step), std::ssize(last_step)), "/", last_step);
@@ -75,10 +74,6 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts,
     fields.push_back(
         {13, bytes_text(record.memory_bytes), "memory " + bytes_text(record.memory_bytes)});
   }
-  if (target) {
-    fields.push_back({0, "target " + estimate_text(*target, "-"),
-                      "target in " + estimate_text(*target, " to ")});
-  }
   fields.push_back({0, "end " + eta, "end in " + eta});
   return fields;
 }
@@ -106,9 +101,8 @@ std::string line_of(const std::vector<Field>& fields, int64_t columns) {
 
 }  // namespace
 
-std::string step_line(const StepRecord& record, const RunFacts& facts,
-                      const StepLineLayout& layout) {
-  return line_of(fields_of(record, facts, layout.target_seconds), layout.columns);
+std::string step_line(const StepRecord& record, const RunFacts& facts, int64_t columns) {
+  return line_of(fields_of(record, facts), columns);
 }
 
 std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns) {

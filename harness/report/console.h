@@ -1,29 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "harness/config/config.h"
 #include "harness/report/run_records.h"
-#include "harness/report/target_estimate.h"
 
 namespace bertha {
 
 // The lines of rank 0 for people: one per log step, its fields below those of the line before, and
 // searchable by word.
 
-/// How a step line is laid out.
-struct StepLineLayout {
-  int64_t columns = 160;                     // of the terminal or log; at least 80
-  std::optional<Estimate> target_seconds{};  // none = not known
-};
-
 /// step  120/3,680  mlm loss 4.212  accuracy 0.412  6.27k seq/s  end in 3m31s
 /// Losses and accuracy are those of masked tokens since the line before. The more columns, the more
 /// fields, and then the longer their words; metrics.jsonl has all of them.
-std::string step_line(const StepRecord& record, const RunFacts& facts,
-                      const StepLineLayout& layout);
+/// columns: of the terminal or log; at least 80.
+std::string step_line(const StepRecord& record, const RunFacts& facts, int64_t columns);
 
 /// eval  step 335  accuracy 0.5612 (target 0.7200)  mlm loss 2.113  nsp accuracy 0.931  2.3 s
 /// target_accuracy is that of DataFacts.

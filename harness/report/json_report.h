@@ -14,11 +14,6 @@ using ReportJson = nlohmann::ordered_json;
 /// output, in place of the text; else a file beside the text.
 inline bool prints_text(const std::string& json_path) { return json_path != "-"; }
 
-template <class Value>
-ReportJson or_null(const std::optional<Value>& value) {
-  return value ? ReportJson(*value) : ReportJson();
-}
-
 /// Writes it to the file, or prints it where the path is "-"; not for "".
 ///
 /// Errors    Error(kData) when the file cannot be written.

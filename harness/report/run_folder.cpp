@@ -105,7 +105,7 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
 }
 
 void make_parts(const RunFolder& folder) {
-  for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
+  for (const char* part : {"mllog", "tb", "logs", "ckpt"}) {
     const std::string path = folder.path + "/" + part;
     // What a run removes, such as old checkpoints, has to be its own.
     if (fs::is_symlink(path)) {

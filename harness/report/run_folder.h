@@ -56,11 +56,11 @@ RunFolder open_run_folder(const RunPlace& place);
 /// above.
 void set_aside_mlperf_logs(const RunFolder& folder);
 
-/// Makes mllog/ tb/ plots/ logs/ ckpt/, where they are not there. Errors as above.
+/// Makes mllog/ tb/ logs/ ckpt/, where they are not there. Errors as above.
 void make_parts(const RunFolder& folder);
 
 /// Records the settings of a start that trains, in
-///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/ plots/
+///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/
 ///   logs/HOST.log ckpt/
 /// A later start leaves resolved.yaml and env.json as they are and adds resolved.resume1.yaml and
 /// env.resume1.json. Returns the path of the resolved*.yaml of this start. Errors as above.

@@ -84,17 +84,6 @@ RunLock::~RunLock() {
 
 RunLock::RunLock(RunLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
-std::optional<bool> is_locked(const std::string& run_dir) {
-  const int descriptor = ::open((run_dir + "/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return std::nullopt;
-  // Shared, so that two who look do not take each other for a run.
-  const bool got_it = ::flock(descriptor, LOCK_SH | LOCK_NB) == 0;
-  const int error = errno;
-  ::close(descriptor);
-  if (got_it) return false;
-  return error == EWOULDBLOCK ? std::optional(true) : std::nullopt;
-}
-
 RunLock& RunLock::operator=(RunLock&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   return *this;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 namespace bertha {
@@ -27,9 +26,5 @@ class RunLock {
  private:
   int descriptor_ = -1;
 };
-
-/// Whether a process holds the lock of a run folder now; unknown where the folder has none, it
-/// cannot be read, or its file system has no locks.
-std::optional<bool> is_locked(const std::string& run_dir);
 
 }  // namespace bertha

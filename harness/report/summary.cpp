@@ -94,7 +94,6 @@ std::string summary_text(const RunSummary& summary) {
                                  "evaluations included)"));
   }
   text += row("logs", concat(summary.run_dir, "/metrics.jsonl, ", summary.run_dir, "/mllog"));
-  if (summary.plots) text += row("plots", summary.run_dir + "/plots");
   text += row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
   if (!summary.checkpoint.empty()) text += row("next", next_command(summary));
   return text;

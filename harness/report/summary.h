@@ -20,7 +20,6 @@ struct RunSummary {
   std::string run_dir = {};
   std::string config = {};      // the resolved*.yaml of this start
   std::string checkpoint = {};  // "" = none was written
-  bool plots = true;
   // What the run was to do, for the command after a missed target.
   int64_t max_steps = 0;
   int64_t max_samples = 0;          // 0 = no limit

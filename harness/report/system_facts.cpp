@@ -130,10 +130,6 @@ void for_each_fact(Host& host, const Take& take) {
   take("network", host.network);
 }
 
-void read_fact(const JsonField& field, std::string& fact) { fact = field.text(); }
-void read_fact(const JsonField& field, int64_t& fact) { fact = field.count(); }
-void read_fact(const JsonField& field, double& fact) { fact = field.number(); }
-
 }  // namespace
 
 std::string host_name() {
@@ -189,29 +185,6 @@ void write_system_facts(const std::string& path, const SystemFacts& facts) {
                      {"versions", versions},
                      {"git_hash", facts.git_hash}};
   write_new_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
-SystemFacts read_system_facts(const std::string& path) {
-  try {
-    const nlohmann::json json = parse_json(read_text_file(path));
-    const JsonField root(path, json);
-    const JsonField host = root["host"];
-    const JsonField accelerator = root["accelerator"];
-    SystemFacts facts{.host = {},
-                      .nodes = root["nodes"].count(),
-                      .ranks_per_node = root["ranks_per_node"].count(),
-                      .accelerator = accelerator["name"].text(),
-                      .accelerator_memory_bytes = accelerator["memory_bytes"].count(),
-                      .driver = accelerator["driver"].text(),
-                      .git_hash = root["git_hash"].text()};
-    for_each_fact(facts.host, [&](const char* name, auto& value) { read_fact(host[name], value); });
-    root["versions"].for_each_key([&](const std::string& name, const JsonField& version) {
-      facts.versions.emplace_back(name, version.text());
-    });
-    return facts;
-  } catch (const JsonError& error) {
-    fail(ExitCode::kData, path, ": ", error.what(), "; want the system.json of a run folder");
-  }
 }
 
 }  // namespace bertha

@@ -42,8 +42,7 @@ struct SystemFacts {
 /// The version of NVIDIA's driver that is loaded here; "" = none.
 std::string driver_version();
 
-/// Errors    Error(kData) with the path: cannot be written; missing, no JSON or lacking a field.
+/// Errors    Error(kData) with the path: cannot be written.
 void write_system_facts(const std::string& path, const SystemFacts& facts);
-SystemFacts read_system_facts(const std::string& path);
 
 }  // namespace bertha

@@ -114,16 +114,6 @@ int64_t columns_of(const std::string& text) {
   return std::ssize(text) - std::ranges::count_if(text, is_continuation);
 }
 
-std::string fitted(const std::string& text, int64_t columns) {
-  const int64_t taken = columns_of(text);
-  if (taken <= columns) return text + std::string(static_cast<size_t>(columns - taken), ' ');
-  size_t end = 0;
-  for (int64_t count = 0; end < text.size(); ++end) {
-    if (!is_continuation(text[end]) && count++ == columns) break;
-  }
-  return text.substr(0, end);
-}
-
 std::string right_aligned(const std::string& text, int64_t columns) {
   return std::string(static_cast<size_t>(std::max<int64_t>(columns - columns_of(text), 0)), ' ') +
          text;

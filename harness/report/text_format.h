@@ -37,10 +37,7 @@ std::string bytes_text(int64_t bytes);
 
 /// Columns that UTF-8 text of letters one column wide takes in a terminal.
 int64_t columns_of(const std::string& text);
-/// The text in so many columns: cut, or with blanks behind it.
-std::string fitted(const std::string& text, int64_t columns);
-
-/// The same with the blanks in front, and never cut.
+/// The text with blanks in front up to so many columns; never cut.
 std::string right_aligned(const std::string& text, int64_t columns);
 
 /// "  steps       1,200": a line in which the value begins behind so many columns, or behind a

@@ -48,7 +48,6 @@ void print_summary(const TrainingRun& run, const RunEnd& end) {
        .run_dir = run.run_dir,
        .config = run.resolved_config,
        .checkpoint = run.last_checkpoint,
-       .plots = run.config.log.plots,
        .max_steps = run.config.train.max_steps,
        .max_samples = run.config.train.max_samples,
        .schedule_steps = run.plan.schedule_steps,

@@ -1,16 +1,13 @@
 #include "harness/train/reporter.h"
 
 #include <memory>
-#include <set>
 
 #include "harness/config/terminal.h"
-#include "harness/mlperf/curve_doctor.h"
 #include "harness/mlperf/log_writer.h"
-#include "harness/mlperf/published_curves.h"
 #include "harness/report/console.h"
 #include "harness/report/metrics.h"
-#include "harness/report/plots.h"
 #include "harness/report/tfevents.h"
+#include "harness/train/curve_checks.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -32,7 +29,7 @@ class FileReporter final : public Reporter {
 
   void init_stop(const RunFacts& facts) override {
     facts_ = facts;
-    curve_.run = run_identity(config_, facts);
+    checks_ = CurveChecks(config_.model.vocab_size, facts.first_step, config_.checkpoint.init);
     mlperf_->init_stop(config_, facts);
     metrics_->run(config_, facts);
     log_line(LogLevel::kInfo, start_line(config_, facts));
@@ -49,23 +46,14 @@ class FileReporter final : public Reporter {
 
   void data_opened(const DataFacts& facts) override {
     data_facts_ = facts;
-    curve_.run.constant_answer_accuracy = facts.constant_answer_accuracy;
-    curve_.run.target_accuracy = facts.target_accuracy;
     metrics_->data(facts);
     log_line(LogLevel::kInfo, data_line(config_.train, facts));
   }
 
   void step(const StepRecord& record) override {
     metrics_->step(record);
-    log_line(
-        LogLevel::kInfo,
-        step_line(record, facts_,
-                  {.columns = log_columns(),
-                   .target_seconds = seconds_to_target(curve_.evals, curve_.run.target_accuracy,
-                                                       record.samples, record.seqs_per_second)}));
-    std::erase_if(curve_.steps, [&](const StepRecord& r) { return r.step >= record.step; });
-    curve_.steps.push_back(record);
-    name_bad_shapes();
+    log_line(LogLevel::kInfo, step_line(record, facts_, log_columns()));
+    for (const std::string& sentence : checks_.after_step(record)) warning(sentence);
     if (!tensorboard_) return;
     tensorboard_->scalars(record.step, {{"train/loss", record.loss},
                                         {"train/mlm_loss", record.mlm_loss},
@@ -87,8 +75,7 @@ class FileReporter final : public Reporter {
     mlperf_->eval_stop(record);
     metrics_->eval(record);
     log_line(LogLevel::kInfo, eval_line(record, data_facts_.target_accuracy, log_columns()));
-    curve_.evals.push_back(record);
-    name_bad_shapes();
+    for (const std::string& sentence : checks_.after_eval(record)) warning(sentence);
     if (!tensorboard_) return;
     tensorboard_->scalars(record.step, {{"eval/mlm_accuracy", record.mlm_accuracy},
                                         {"eval/mlm_loss", record.mlm_loss},
@@ -115,30 +102,16 @@ class FileReporter final : public Reporter {
   void finish() override {
     mlperf_.reset();
     tensorboard_.reset();
-    const bool open = metrics_ != nullptr;
     metrics_.reset();
-    if (open && config_.log.plots) {
-      const Metrics metrics = read_metrics(run_dir_ + "/metrics.jsonl");
-      plot_metrics(metrics, run_dir_ + "/plots", published_band(metrics.run, PublishedBand::kAuto));
-    }
   }
 
  private:
-  /// Each shape once, when it shows.
-  void name_bad_shapes() {
-    for (const CurveRemark& remark : examine_curve(curve_)) {
-      if (!named_shapes_.insert(remark.shape).second) continue;
-      warning(concat("curve: ", remark.shape, ": ", remark.text));
-    }
-  }
-
   Config config_;
   std::string run_dir_;
   std::string mlperf_path_;
   RunFacts facts_;
   DataFacts data_facts_;
-  Metrics curve_;  // of this start
-  std::set<std::string> named_shapes_;
+  CurveChecks checks_;
   std::unique_ptr<MlperfLog> mlperf_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;

@@ -9,8 +9,8 @@
 
 namespace bertha {
 
-/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events, MLLOG and SVG
-/// curves. This base is silent, for the other ranks. Call order is that of the benchmark's rules:
+/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events and MLLOG.
+/// This base is silent, for the other ranks. Call order is that of the benchmark's rules:
 /// init_start, init_stop, run_start, data_opened, steps and evals, run_stop, finish.
 class Reporter {
  public:
@@ -27,7 +27,7 @@ class Reporter {
   /// The same, as a warning.
   virtual void warning(const std::string& /*text*/) {}
   virtual void run_stop(const RunEnd&) {}
-  /// Writes the curves and closes all files.
+  /// Closes all files.
   virtual void finish() {}
 };
 

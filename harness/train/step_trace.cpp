@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "data/random/draws.h"
 #include "kernels/base/half.h"
 #include "kernels/ops/lamb_state.h"
 
@@ -27,9 +26,8 @@ float element_of(const View& values, int64_t i) {
 TensorFigures figures_of(std::string name, const View& values, HostPieces& pieces) {
   TensorFigures figures{.name = std::move(name), .elements = values.elements()};
   double sum = 0, squares = 0;
-  uint64_t place = 0;
   pieces.each(values, [&](const View& piece) {
-    for (int64_t i = 0; i < piece.elements(); ++i, ++place) {
+    for (int64_t i = 0; i < piece.elements(); ++i) {
       const double x = element_of(piece, i);
       if (!std::isfinite(x)) {
         ++figures.not_finite;
@@ -38,8 +36,6 @@ TensorFigures figures_of(std::string name, const View& values, HostPieces& piece
       figures.largest = std::max(figures.largest, std::abs(x));
       sum += x;
       squares += x * x;
-      figures.signed_sums[place % figures.signed_sums.size()] +=
-          mixed_seed(0, place) % 2 == 0 ? x : -x;
     }
   });
   const auto finite =

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,9 +17,6 @@ struct TensorFigures {
   double largest = 0;  // max |x|
   double mean = 0;
   double rms = 0;  // root of the mean square
-  /// Element i with a random sign, added to sum i % 64; no JSON holds them. Of two tensors the
-  /// squared differences of these sums add up to about those of the elements.
-  std::array<double, 64> signed_sums = {};
 };
 
 /// Of a tensor on the device: f32, bf16 or f16. Blocks: the host.

@@ -369,23 +369,6 @@ void OpBench::run_once(const OpCase& op, const std::function<void(const OpCall&)
   freed_bytes_ += bytes_of(set);
 }
 
-std::vector<OpBench::Values> OpBench::values_after(const OpCase& op,
-                                                   const std::vector<size_t>& which) {
-  std::vector<Values> found;
-  run_once(op, [&](const OpCall& call) {
-    for (const size_t t : which) {
-      const View& view = call[t];
-      const std::vector<char> bytes = download(view, view.bytes());
-      Values& made = found.emplace_back(Values{.dtype = view.dtype, .values = {}});
-      made.values.reserve(static_cast<size_t>(view.elements()));
-      for (int64_t i = 0; i < view.elements(); ++i) {
-        made.values.push_back(static_cast<float>(element(bytes.data(), view.dtype, i)));
-      }
-    }
-  });
-  return found;
-}
-
 double OpBench::gemm_roof(double flops, int64_t launches) {
   const auto side =
       std::clamp<int64_t>(static_cast<int64_t>(std::cbrt(flops / 2)) / 256 * 256, 256, 8192);

@@ -53,13 +53,6 @@ class OpBench {
   /// which stay in device memory until `use` returns.
   void run_once(const OpCase& op, const std::function<void(const OpCall&)>& use);
 
-  /// The values of some tensors of floating dtypes of at most 32 bits, after one run.
-  struct Values {
-    DType dtype;
-    std::vector<float> values;
-  };
-  std::vector<Values> values_after(const OpCase& op, const std::vector<size_t>& which);
-
   /// FLOP/s of one large square GEMM, median. `flops` sizes it.
   double gemm_roof(double flops, int64_t launches);
 

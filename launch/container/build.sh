@@ -20,6 +20,10 @@ cmake --preset release -B "$build" -D BERTHA_CUDA=ON -D BERTHA_NATIVE=OFF -D BER
 cmake --build "$build" --parallel "$(nproc)" --target bertha
 install -D "$build/bertha" "$prefix/bin/bertha"
 cp -r launch configs "$prefix"
+apt-get install --yes --no-install-recommends python3-venv
+python3 -m venv "$prefix/tools"
+"$prefix/tools/bin/pip" install --quiet harness/tools
+ln -s ../tools/bin/bertha-tools "$prefix/bin/bertha-tools"
 rm -rf "$build"
 
 # A package may own a library under /lib that the system shows under /usr/lib. ldd does not show
@@ -28,4 +32,4 @@ ldd "$prefix/bin/bertha" | awk '$3 ~ /^\// { print $3 }' | xargs realpath | sort
   while read -r file; do
     dpkg -S "$file" 2> /dev/null || dpkg -S "${file#/usr}"
   done | sed 's/:.*//' | sort -u > "$prefix/packages"
-printf '%s\n' libopenblas0 numactl openmpi-bin openssh-client >> "$prefix/packages"
+printf '%s\n' libopenblas0 numactl openmpi-bin openssh-client python3 >> "$prefix/packages"

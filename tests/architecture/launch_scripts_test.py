@@ -394,8 +394,7 @@ for _ in {{1..600}}; do sleep 0.05; done""")
         self.assertEqual(found, 0, output)
         self.assertIn(f"<--container-image=image.sqsh> <--container-workdir={ROOT}> "
                       f"<--container-mounts={ROOT}:{ROOT},/data:/data>", output)
-        # The image's own program, for what checks the log too, unless BERTHA names one that only the
-        # container sees.
+        # The image's own program, unless BERTHA names one that only the container sees, and its tools.
         for program in ("", "/opt/bertha/bin/bertha"):
             variables = {"CONT": "image.sqsh", "SLURM_JOB_ID": "7", "BERTHA": program}
             found, output = self.start("run_slurm.sub", "--timed", self.config, **variables,
@@ -403,7 +402,7 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             self.assertEqual(found, 0, output)
             program = program or "bertha"
             self.assertRegex(output, f"bind_rank.sh> <{program}> <train> ")
-            self.assertRegex(output, f"<--mpi=none> .*<--container-image=image.sqsh> .* <{program}> <log> <check> ")
+            self.assertRegex(output, f"<--mpi=none> .*<--container-image=image.sqsh> .* <bertha-tools> <check> ")
 
     def test_both_kinds_of_image_begin_with_the_same_two(self):
         images = [re.findall(pattern, (LAUNCH / "container" / name).read_text(), re.M)

@@ -3,6 +3,8 @@
 usage: timed_runs_test.py SOURCE_DIR
 """
 
+import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -12,11 +14,15 @@ from launch_case import LAUNCH, LaunchCase
 
 
 class TimedRuns(LaunchCase):
-    def timed(self, *words, **variables):
+    def setUp(self):
+        super().setUp()
+        self.tools = self.stand_in("bertha-tools")
+
+    def timed(self, *words, script="run_and_time.sh", **variables):
         """run_and_time.sh with stand-ins: exit code, output, and the arguments of each training."""
         self.stand_in("nvidia-smi", "exit 9")
         variables.setdefault("LOGDIR", str(self.folder / "runs"))
-        code, output = self.start("run_and_time.sh", *words, **variables)
+        code, output = self.start(script, *words, **variables)
         return code, output, [line for line in output.splitlines() if line.startswith("bertha <train>")]
 
     def test_timed_runs_have_distinct_seeds_and_folders_and_a_verdict_each(self):
@@ -26,7 +32,8 @@ class TimedRuns(LaunchCase):
         for run, line in enumerate(trainings):
             self.assertIn(f"<train.seed={40 + run}>", line)
             self.assertIn(f"<log.run_dir={self.folder}/runs/run_{run}>", line)
-            self.assertIn(f"bertha <log> <check> <{self.folder}/runs/run_{run}>", output)
+            for command in ("plot", "check"):
+                self.assertIn(f"bertha-tools <{command}> <{self.folder}/runs/run_{run}>", output)
         code, output, trainings = self.timed(self.config, NEXP="11", SEED="7")
         self.assertEqual((code, trainings), (2, []), output)
         self.assertIn("began with seed 40", output)
@@ -76,10 +83,18 @@ class TimedRuns(LaunchCase):
         self.assertEqual((folder / "first_seed").read_text(), "40\n")
 
     def test_a_kept_run_is_checked_again(self):
-        self.stand_in("bertha", "if [[ $1 == log ]]; then exit 8; fi")
+        self.stand_in("bertha-tools", "if [[ $1 == check ]]; then exit 8; fi")
         self.assertEqual(self.timed(self.config, NEXP="2")[0], 8)
         code, output, trainings = self.timed(self.config, NEXP="2")
         self.assertEqual((code, trainings), (8, []), output)
+
+    def test_without_the_tools_runs_are_made_and_said_to_be_unchecked(self):
+        pathlib.Path(self.tools).unlink()
+        # A copy, whose folder has no .venv.
+        copy = shutil.copytree(LAUNCH, self.folder / "launch")
+        code, output, trainings = self.timed(self.config, script=copy / "run_and_time.sh")
+        self.assertEqual((code, len(trainings)), (0, 1), output)
+        self.assertLess(output.index("logs are not checked; python3 -m venv"), output.index("bertha <train>"))
 
     def test_timed_runs_draw_their_seeds_when_none_is_given(self):
         seeds = set()
@@ -104,7 +119,7 @@ class TimedRuns(LaunchCase):
         self.assertLess(line.index("train.max_steps=7100"), line.index("train.max_steps=9"))
         self.assertIn("LR -> optimizer.base_learning_rate=3.5e-4", output)
         self.assertIn("EXTRA_PARAMS is not used", output)
-        self.assertIn("<--target-accuracy> <0.3>", output)
+        self.assertIn("<--target> <0.3>", output)
 
     def test_timed_runs_refuse_what_does_not_fit(self):
         for words, variables, text in (

@@ -48,8 +48,7 @@ SETTINGS = {
     "optimizer.start_warmup_step": 0, "optimizer.schedule_steps": 0, "optimizer.trust_ratio": "false",
     "optimizer.beta_1": 0, "optimizer.max_gradient_norm": 0, "optimizer.loss_scale": "off",
     "eval.every_samples": 10**9, "eval.max_samples": 8, "checkpoint.every_steps": 0,
-    "checkpoint.resume": "never", "log.plots": "false", "log.tensorboard": "false",
-    "mlperf.division": "open"}
+    "checkpoint.resume": "never", "log.tensorboard": "false", "mlperf.division": "open"}
 GEMMS = ("qkv", "projection", "ff_in", "ff_out")
 KINDS = ((r"attention\.self\.", "qkv"), (r"attention\.output\.dense", "projection"),
          (r"intermediate\.dense", "ff_in"), (r"\d\.output\.dense", "ff_out"),

@@ -147,7 +147,7 @@ train: {{global_batch_seqs: 32, max_steps: {self.steps}, target_accuracy: 0, log
 optimizer: {{base_learning_rate: 8e-3, warmup_steps: {max(1, self.steps // 6)},
             schedule_steps: {self.steps}}}
 eval: {{max_samples: 64, every_samples: 1000000, batch_seqs: 16}}
-log: {{plots: false, tensorboard: false}}
+log: {{tensorboard: false}}
 """, encoding="utf-8")
         self.done["data"] = folder
         return folder

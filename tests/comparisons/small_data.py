@@ -30,6 +30,6 @@ train: {{global_batch_seqs: 16, max_steps: 20, target_accuracy: 0, threads_per_r
         log_every_steps: 1, backend: cpu}}
 optimizer: {{base_learning_rate: 8e-3, warmup_steps: 4}}
 eval: {{max_samples: 40, every_samples: 160}}
-log: {{plots: false, tensorboard: false}}
+log: {{tensorboard: false}}
 """, encoding="utf-8")
     return folder / "config.yaml"

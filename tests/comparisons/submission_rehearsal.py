@@ -14,10 +14,10 @@ The text (a sentence per line; WordNet's glosses if none is given) is cut into d
 vary as Wikipedia's do, so that samples have 256 of 512 tokens on average and a quarter of them all 512.
 The training is launch/run_and_time.sh from random weights; each run ends with its third evaluation.
 By the rules an evaluation comes every 150,000 samples: four minutes of training per run on two
-H200s. --eval-every-samples makes it shorter, and `bertha log check` names that in its warning.
+H200s. --eval-every-samples makes it shorter, and the check of its log warns of that.
 
 Ends with a table (also OUTPUT/summary.json) and exit code 1 when a run or its log is not as it
-should be. The official checker is asked where Python has mlperf-logging. Output of every command:
+should be. bertha-tools checks the logs where Python has mlperf-logging. Output of every command:
 OUTPUT/logs. `--backend cpu` with a small model tries the logic anywhere.
 """
 import argparse
@@ -178,7 +178,7 @@ class Rehearsal:
         values = {**values, "train.max_steps": steps, "data.train": data / layout,
                   "data.eval": data / "eval", "data.vocab": data / "vocab.txt",
                   "train.backend": self.arguments.backend, "checkpoint.at_end": "false",
-                  "log.plots": "false", "log.tensorboard": "false"}
+                  "log.tensorboard": "false"}
         sections = {}
         for key, value in values.items():
             section, name = key.split(".")
@@ -284,28 +284,22 @@ class Rehearsal:
 
     def verdicts(self, layout, log):
         """The target may be missed and the evaluations may come too often; nothing else."""
+        if importlib.util.find_spec("mlperf_logging") is None:
+            return ["not checked: this Python has no mlperf-logging"]
         said = []
         for rule_set in RULE_SETS:
-            text = self.bertha(f"log_check_{layout}", "log", "check", log, "--ruleset", rule_set,
-                               codes=(NOT_COMPLIANT,))
+            text = self.command(f"check_{layout}", [
+                sys.executable, "-B", "-m", "bertha_tools.main", "check", log, "--ruleset", rule_set],
+                codes=(NOT_COMPLIANT,), extra={"PYTHONPATH": str(SOURCE / "harness" / "tools")})
             lines = text.splitlines()
             errors = [line.split("error: ", 1)[1] for line in lines if ": error: " in line]
             warnings = [line.split("warning: ", 1)[1] for line in lines if ": warning: " in line]
-            others = [e for e in errors if not e.startswith("eval_accuracy: no value in")]
+            others = [e for e in errors if not e.startswith("Failed checks for eval_accuracy")]
             shorter = self.arguments.eval_every_samples > 0
             others += [w for w in warnings if not (shorter and " the rule is every " in w)]
             if len(errors) != 1 or others:
                 raise Failed(f"{log} has other faults than its target: {errors + warnings}")
-            said += [f"bertha log check, {rule_set}: {line}" for line in errors + warnings]
-        if importlib.util.find_spec("mlperf_logging") is None:
-            return said + ["the official checker is not installed in this Python"]
-        sys.path.insert(0, str(SOURCE / "tests" / "support"))
-        from official_mlperf import Compliance
-        for rule_set in RULE_SETS:
-            found = Compliance(log, rule_set).messages
-            if len(found) != 1 or "Failed checks for eval_accuracy" not in found[0]:
-                raise Failed(f"the official checker finds other faults in {log}: {found}")
-            said.append(f"official checker, {rule_set}: only the target is missed")
+            said += [f"rule set {rule_set}: {line}" for line in errors + warnings]
         return said
 
     def rehearse(self):

@@ -75,11 +75,11 @@ class BadCommand(EndToEnd):
                    code=5, extra={"SLURM_NTASKS": "8"})
         self.assertFalse(folder.exists())
 
-    def test_several_processes_of_a_command_that_writes_files(self):
+    def test_several_processes_of_a_command_for_one(self):
         output, vocab = self.new_folder("dump"), self.scratch / "vocab_of_two"
         for arguments in (["data", "dump-batches", *self.data.config(), "--output", output],
                           ["data", "vocab", "--text", self.data.eval_text, "--size", 128,
-                           "--output", vocab]):
+                           "--output", vocab], ["plot", output, "--output", output]):
             done = bertha(*arguments, ranks=2)
             self.assertEqual(done.code, 5, done)
             self.assertIn("OMPI_COMM_WORLD_SIZE=2, want one process", done.err)
@@ -98,11 +98,27 @@ class BadCommand(EndToEnd):
         self.assert_failure(done, 4, file / "run", "log.run_dir")
         self.assertEqual(file.read_text(), "mine\n")
 
-    def test_logs_and_checkpoints_that_are_not_there(self):
-        for arguments in (["log", "check", "/nowhere"], ["log", "plot", "/nowhere"],
-                          ["checkpoint", "show", "/nowhere"], ["data", "verify", "/nowhere"],
+    def test_checkpoints_and_data_that_are_not_there(self):
+        for arguments in (["checkpoint", "show", "/nowhere"], ["data", "verify", "/nowhere"],
                           ["data", "stats", "/nowhere"]):
             self.check(arguments, "bertha: error: /nowhere: ", code=4)
+
+    def test_commands_of_earlier_versions_say_what_serves_instead(self):
+        for command, instead in (("log", "use bertha check and bertha plot"),
+                                 ("encode", "use transformers on the folder that bertha checkpoint export"),
+                                 ("replay", "use a run from the last checkpoint with train.precision fp32"),
+                                 ("completion", "use bertha COMMAND --help"), ("man", "use bertha --help")):
+            self.check([command, "check", "--json", "-"],
+                       f"{command}: this version does not have it; {instead}")
+
+    def test_commands_of_tools_that_are_not_installed(self):
+        empty = self.new_folder("empty")
+        empty.mkdir()
+        for command in ("check", "submit", "plot", "compare", "watch", "diagnose", "timeline", "export",
+                        "gains", "scale"):
+            done = bertha(command, "--help", cwd=empty, extra={"PATH": str(empty)})
+            self.assert_failure(done, 5, f"{command} is a command of bertha-tools, which is not installed",
+                                "pip install harness/tools")
 
 
 if __name__ == "__main__":

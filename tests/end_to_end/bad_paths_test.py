@@ -15,7 +15,7 @@ class BadPaths(EndToEnd):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.run_folder, cls.good = cls.train_once()
+        _, cls.good = cls.train_once()
         loop = cls.scratch / "loop"
         os.symlink(loop, loop)
         file = cls.scratch / "file"
@@ -24,7 +24,7 @@ class BadPaths(EndToEnd):
                      "a file as a folder": file / "name"}
         cls.unreadable = "/proc/self/mem"  # opens, and fails at the first byte
         cls.lines = cls.scratch / "lines.txt"
-        cls.lines.write_text("the old river .\n")
+        cls.lines.write_text("the old [MASK] .\n")
 
     def read_commands(self):
         """Name and command with a path that is read, by what it must end with."""
@@ -42,14 +42,13 @@ class BadPaths(EndToEnd):
         yield "eval data.eval", 4, lambda path: ["eval", "--checkpoint", good,
                                                  *config(data__eval=path)]
 
-        def encode(option):
+        def fill(option):
             words = {"--checkpoint": good, "--text": self.lines, "--model-config":
                      good / "config.json", "--vocab": data.vocab}
-            return lambda path: ["encode", "--output", self.new_folder("encoded"), *sum(
-                ([k, v] for k, v in {**words, option: path}.items()), [])]
+            return lambda path: ["fill", *sum(([k, v] for k, v in {**words, option: path}.items()), [])]
 
         for option in ("--checkpoint", "--text", "--model-config", "--vocab"):
-            yield f"encode {option}", 4, encode(option)
+            yield f"fill {option}", 4, fill(option)
         yield "prepare --text", 4, lambda path: ["data", "prepare", "--text", path, "--vocab",
                                                  data.vocab, "-o", self.new_folder(), *sizes]
         yield "prepare --vocab", 4, lambda path: ["data", "prepare", "--text", data.text, "--vocab",
@@ -69,9 +68,6 @@ class BadPaths(EndToEnd):
             for option in ("--model-config", "--vocab"):
                 yield f"checkpoint {command} {option}", 4, lambda path, c=command, o=option: [
                     "checkpoint", c, good, "-o", self.new_folder(), o, path]
-        yield "log check", 4, lambda path: ["log", "check", path]
-        yield "log plot", 4, lambda path: ["log", "plot", path]
-        yield "submit", 4, lambda path: ["submit", path, "--system", "s", "-o", self.new_folder()]
         yield "bench step --lengths", 4, lambda path: ["bench", "step", "--lengths", path,
                                                        *config()]
         yield "bench kernels --lengths", 4, lambda path: ["bench", "kernels", "--lengths", path,
@@ -80,20 +76,16 @@ class BadPaths(EndToEnd):
     def written_commands(self):
         data, config, good = self.data, self.data.config, self.good
         yield "train", lambda path: ["train", *config(log__run_dir=path, train__max_steps=1)]
-        yield "encode", lambda path: ["encode", "--checkpoint", good, "--vocab", data.vocab,
-                                      "--text", self.lines, "-o", path]
         yield "prepare", lambda path: ["data", "prepare", "--text", data.text, "--vocab",
                                        data.vocab, "--output", path]
         yield "vocab", lambda path: ["data", "vocab", "--text", data.text, "--size", 300,
                                      "--output", path]
         for command in ("convert", "pack"):
             yield command, lambda path, c=command: ["data", c, data.train, "--output", path]
-        yield "stats --svg", lambda path: ["data", "stats", data.train, "--svg", path]
         yield "dump-batches", lambda path: ["data", "dump-batches", "--output", path, *config()]
         for command in ("convert", "export"):
             yield f"checkpoint {command}", lambda path, c=command: [
                 "checkpoint", c, good, "--vocab", data.vocab, "--output", path]
-        yield "log plot", lambda path: ["log", "plot", self.run_folder, "--output", path]
         yield "bench step --json", lambda path: ["bench", "step", "--json", path, "--steps", 1,
                                                  *config()]
 

@@ -30,26 +30,19 @@ class BadText(EndToEnd):
             self.assert_failure(done, 4, f"{path}, line 2", "UTF-8")
             self.assertFalse((self.scratch / "v").exists())
 
-    def test_text_to_encode_that_is_no_text(self):
-        run = self.new_folder("run")
-        must("train", *self.data.config(log__run_dir=run, train__max_steps=1))
-        output = self.scratch / "encoded.safetensors"
+    def test_text_to_fill_in_that_is_no_text(self):
+        _, checkpoint = self.train_once()
 
-        def encode(path):
-            return bertha("encode", "--checkpoint", run / "ckpt" / "step_00000001", "--text", path,
-                          "--output", output)
+        def fill(path):
+            return bertha("fill", "--checkpoint", checkpoint, "--text", path)
 
-        path = self.write("latin1_lines.txt", b"the old river\nder M\xfcller .\n")
-        self.assert_failure(encode(path), 4, f"{path}, line 2, byte 6: not valid UTF-8")
-        self.assert_failure(encode("/bin/ls"), 4, "/bin/ls, line ")
-        self.assert_failure(encode(self.scratch), 4, f"{self.scratch}: is a folder")
+        path = self.write("latin1_lines.txt", b"the old [MASK]\nder M\xfcller .\n")
+        self.assert_failure(fill(path), 4, f"{path}, line 2, byte 6: not valid UTF-8")
+        self.assert_failure(fill("/bin/ls"), 4, "/bin/ls, line ")
+        self.assert_failure(fill(self.scratch), 4, f"{self.scratch}: is a folder")
         empty = self.write("empty.txt", b"")
-        self.assert_failure(encode(empty), 4, f"{empty}: holds no line")
-        checkpoint = run / "ckpt" / "step_00000001"
-        self.assert_failure(bertha("fill", "--checkpoint", checkpoint, "--text", empty), 4,
-                            f"{empty}: holds no line")
-        self.assertEqual(list(self.scratch.glob("encoded*")), [])
-        self.assertEqual(encode(self.write("good.txt", b"the old river\n")).code, 0)
+        self.assert_failure(fill(empty), 4, f"{empty}: holds no line")
+        self.assertEqual(fill(self.write("good.txt", b"the old [MASK]\n")).code, 0)
 
     def test_shards_are_not_written_among_the_text(self):
         folder = self.new_folder("texts")

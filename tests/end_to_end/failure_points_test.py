@@ -213,8 +213,6 @@ class Commands(Calls):
     def setUpClass(cls):
         super().setUpClass()
         _, cls.saved = cls.train_once()
-        cls.lines = cls.scratch / "lines.txt"
-        cls.lines.write_text("the old river .\nthe quiet harbor .\n")
 
     def test_prepare(self):
         self.sweep(lambda folder: ["data", "prepare", "--text", self.data.text, "--vocab",
@@ -236,12 +234,6 @@ class Commands(Calls):
     def test_export(self):
         self.sweep(lambda folder: ["checkpoint", "export", self.saved, "--vocab", self.data.vocab,
                                    "--output", folder], tree)
-
-    def test_encode(self):
-        self.sweep(lambda folder: ["encode", "--checkpoint", self.saved, "--vocab",
-                                   self.data.vocab, "--text", self.lines, "--output",
-                                   folder / "vectors.safetensors"], tree,
-                   lambda folder: folder.mkdir())
 
     def test_dump_batches(self):
         self.sweep(lambda folder: ["data", "dump-batches", *self.data.config(), "--steps", 2,

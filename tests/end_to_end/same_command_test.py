@@ -112,7 +112,7 @@ class SameCommand(EndToEnd):
         self.start(place, "--output-dir", "elsewhere", train__max_steps=1)
         latest = place / "runs" / "latest"
         self.assertEqual(os.readlink(latest), "quick/train")
-        self.assertEqual(bertha("log", "plot", "runs/latest", cwd=place).code, 0)
+        self.assertEqual(bertha("checkpoint", "show", "runs/latest", cwd=place).code, 0)
         # Read before it points to the folder that reads it.
         self.start(place, "--output-dir", "runs/next", "--init-checkpoint",
                    "runs/latest/ckpt/step_00000001", train__max_steps=1)

@@ -1,4 +1,4 @@
-"""What a run shows while it trains and afterwards: its lines, `bertha watch`, and reports as JSON."""
+"""What commands show, on a terminal and elsewhere: the lines of a run, tables, and reports as JSON."""
 
 import fcntl
 import json
@@ -47,12 +47,6 @@ class Screen(EndToEnd):
                 train__log_every_steps=4, train__target_accuracy=0.9, code=3)
         cls.folder = cls.folders[160]
 
-    def watch(self, *words, columns, code):
-        done = bertha("watch", *words, "--once", extra={"COLUMNS": str(columns), "LINES": "40"})
-        self.assertEqual(done.code, code, done)
-        self.assertLessEqual(max(map(len, done.out.splitlines())), columns, done)
-        return done.out
-
     def report(self, *words, code=0):
         """The report on standard output, and the same in a file beside the text."""
         done = bertha(*words, "--json", "-")
@@ -81,14 +75,12 @@ class Screen(EndToEnd):
         changes = {"train__nsp_weight": 0, "train__max_steps": 4, "mlperf__division": "open"}
         done = self.train(folder, extra={"COLUMNS": "80"}, **changes)
         self.assertIn("mlm loss ", done.err)
-        self.assertIn("mlm loss ", frame := self.watch(folder, columns=80, code=0))
         (events,) = (folder / "tb").glob("events.out.tfevents.*")
         checkpoint = folder / "ckpt" / "step_00000004"
         arguments = ("eval", "--checkpoint", checkpoint, *self.data.config(**changes))
         printed = bertha(*arguments).out
         self.assertIn("masked-token accuracy", printed)
-        for shown in (done.out + done.err, frame, events.read_bytes().decode(errors="replace"),
-                      (folder / "plots" / "loss.svg").read_text(), printed):
+        for shown in (done.out + done.err, events.read_bytes().decode(errors="replace"), printed):
             self.assertNotRegex(shown, "nsp [0-9al]|nsp_loss|nsp_acc|next.sentence")
         for record in records(folder, "step"):
             self.assertIsNone(record["nsp_loss"])
@@ -130,45 +122,6 @@ class Screen(EndToEnd):
             self.assertGreaterEqual(record["slowest_rank_compute_ms"],
                                     record["other_ranks_compute_ms"])
 
-    def test_a_run_that_has_ended_is_watched_with_its_exit_code(self):
-        for columns in COLUMNS:
-            frame = self.watch(self.folder, columns=columns, code=3)
-            for text in ("ended without reaching the target", "step 40 of 40", "Masked-token",
-                         "2 ranks", "longest on rank", "mlm loss", "alarms", "saved "):
-                self.assertIn(text, frame)
-
-    def test_a_run_whose_process_is_gone_is_named(self):
-        folder = self.new_folder()
-        self.train(folder, train__max_steps=4)
-        path = folder / "metrics.jsonl"
-        lines = path.read_text().splitlines()
-        self.assertEqual(json.loads(lines.pop())["kind"], "stop")
-        path.write_text("\n".join(lines) + '\n{"kind":"st')
-        self.assertIn("ended without recording why", self.watch(folder, columns=80, code=137))
-
-    def test_a_folder_without_a_run_is_refused(self):
-        self.assert_failure(bertha("watch", self.scratch / "none"), 4, "metrics.jsonl")
-
-    def test_the_view_in_a_terminal_ends_with_the_run(self):
-        folder = self.new_folder()
-        words = command(["train", *self.data.config(log__run_dir=folder, train__max_steps=400,
-                                                    train__log_every_steps=20,
-                                                    optimizer__schedule_steps=400)], 2)
-        with subprocess.Popen(words, env=environment(), stderr=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL) as run:
-            while not (folder / "metrics.jsonl").exists() or not records(folder, "step"):
-                self.assertIsNone(run.poll())
-            leader, follower = pty.openpty()
-            view = subprocess.Popen(command(["watch", folder, "--every", "0.2"], 0),
-                                    env=environment({"TERM": "xterm"}), stdout=follower)
-            os.close(follower)
-            text = shown_on(leader)
-            self.assertEqual(view.wait(), 0)
-            self.assertEqual(run.wait(), 0)
-        self.assertIn("running", text)
-        self.assertIn("ended as planned", text)
-        self.assertGreater(len(re.findall("\x1b\\[\\d+A", text)), 1)
-
     def shown(self, words, code=0, columns=80, **extra):
         """What a command shows, standard error among it, on a terminal so wide."""
         leader, follower = pty.openpty()
@@ -206,8 +159,8 @@ class Screen(EndToEnd):
             self.assertTrue(least < max(map(len, lines)) <= most, text)  # 160 in a file
 
     def test_long_lines_and_wide_tables_fit_a_terminal(self):
-        reports = {("compare", *self.folders.values(), "."): 4,
-                   ("compare", *self.folders.values(), *self.folders.values()): 0,
+        differences = ("config", "diff", *self.folders.values())
+        reports = {differences: 0,
                    ("plan", *self.data.config(), "--gpu-memory", "80GB"): 0,
                    ("config", "check", "--set", "train.max_step=3", "--set", "model.heads=7",
                     "--set", "train.target_accuracy=2", "--set", "train.accumulation_steps=3"): 2}
@@ -215,12 +168,9 @@ class Screen(EndToEnd):
             for line in self.on_terminal(*words, code=code):
                 longest = max(map(len, line.split() or [""]))
                 self.assertTrue(len(line) <= 80 or longest > 40, line)  # but paths stay whole
-        stacked = self.on_terminal("compare", *self.folders.values(), *self.folders.values())
-        at = stacked.index("parameters")
-        below = " ".join(stacked[at + 1:]).split()  # a long path has a line of its own
-        self.assertEqual(below[0:8:2], [str(folder) for folder in self.folders.values()] * 2)
-        wide = self.on_terminal("compare", *self.folders.values(), columns=400)
-        self.assertEqual(sum(line.startswith("parameters  ") for line in wide), 1)
+        self.assertIn("log.run_dir", self.on_terminal(*differences))  # its values below each other
+        wide = self.on_terminal(*differences, columns=1000)
+        self.assertEqual(sum(line.startswith("log.run_dir  ") for line in wide), 1)
 
     def test_reports_as_json_have_one_shape(self):
         stats = self.report("data", "stats", self.data.train)
@@ -234,20 +184,10 @@ class Screen(EndToEnd):
         self.assertEqual(shown["state"]["step"], 40)
         self.assertEqual(shown["state"]["evaluations"][-1]["mlm_accuracy"],
                          records(self.folder, "eval")[-1]["mlm_accuracy"])
-        compared = self.report("compare", self.folder, self.folders[80])
-        self.assertEqual([run["samples"] for run in compared["runs"]], [480, 480])
-        self.assertIsNone(compared["runs"][0]["seconds_to_target"])
-        self.assertEqual(list(compared["differing_keys"]), ["log.run_dir"])
-        checked = self.report("log", "check", self.folder, code=8)
-        self.assertFalse(checked["logs"][0]["passed"])
-        self.assertTrue(any(f["level"] == "error" for f in checked["logs"][0]["findings"]))
         path = self.new_folder("report")
         path.write_text("mine\n")
         self.assert_failure(bertha("checkpoint", "show", "/nowhere", "--json", path), 4, "/nowhere")
         self.assertEqual(path.read_text(), "mine\n")
-        several = self.report("log", "check", self.folder, self.folders[80], code=8)
-        self.assertEqual(len(several["logs"]), 2)
-        self.assertTrue(several["errors"])
 
 
 if __name__ == "__main__":

@@ -96,11 +96,7 @@ class Files(EndToEnd):
                 self.assertEqual(self.end_soon(["data", command, shards, "-o", output]).code, 4)
         pipe = self.scratch / "pipe"
         os.mkfifo(pipe)
-        self.end_soon(["log", "check", pipe], 8)
-        self.end_soon(["log", "plot", pipe])
-        self.end_soon(["replay", pipe])
-        self.end_soon(["encode", "--checkpoint", self.good, "--vocab", pipe, "--text",
-                       self.data.text, "-o", self.new_folder()])
+        self.end_soon(["fill", "--checkpoint", self.good, "--vocab", pipe, "a [MASK]"])
 
     def test_names_inside_files_stay_inside_their_folder(self):
         secret = self.scratch / "secret"
@@ -128,16 +124,8 @@ class Files(EndToEnd):
         saved = folder / "ckpt" / self.good.name
         hostile = self.new_folder("config").with_suffix(".yaml")
         hostile.write_text(f"log:\n  run_name: {json.dumps(ESCAPES)}\n")
-        log = self.scratch / "result_0.txt"
-        lines = (folder / "mllog" / "result_0.txt").read_text().splitlines()
-        record = json.loads(lines[1].removeprefix(":::MLLOG "))
-        record.update(key=ESCAPES, value=ESCAPES)
-        log.write_text("\n".join([*lines, ":::MLLOG " + json.dumps(record), ESCAPES]) + "\n")
         shards = self.scratch / ESCAPES / "data"
         shutil.copytree(self.data.train, shards)
-        events = folder / "metrics.jsonl"
-        event = {"kind": "event", "step": 2, "text": "warning: " + ESCAPES}
-        events.write_text(events.read_text() + json.dumps(event) + "\n")
         for arguments in (["checkpoint", "show", saved], ["checkpoint", "verify", saved],
                           ["checkpoint", "show", folder, "--json", "-"],
                           ["checkpoint", "export", saved, "-o", self.scratch / ESCAPES / "hf"],
@@ -145,12 +133,10 @@ class Files(EndToEnd):
                           ["data", "convert", shards, "-o", self.scratch / ESCAPES / "o"],
                           ["eval", "--checkpoint", saved, *self.data.config()],
                           ["config", "show", "--config", hostile],
-                          ["log", "check", log], ["log", "check", folder], ["log", "plot", folder],
-                          ["compare", folder, self.run_folder], ["watch", folder, "--once"],
                           ["train", *self.data.config(log__run_dir=folder, train__max_steps=3)]):
             with self.subTest(arguments[:2]):
                 done = bertha(*arguments)
-                self.assertIn(done.code, (0, 8), done)
+                self.assertEqual(done.code, 0, done)
                 self.assertEqual([c for c in done.out + done.err if c in "\x1b\x07\x7f\x9b"], [])
                 if arguments[-1] == "-":
                     self.assertIn(ESCAPES, json.loads(done.out)["path"])
@@ -179,7 +165,7 @@ class Links(EndToEnd):
         other = self.new_folder("other")
         self.train(other, train__max_steps=2, checkpoint__every_steps=1)
         before = tree(other)
-        for part in ("ckpt", "tb", "plots", "logs"):  # mllog is set aside, as a link
+        for part in ("ckpt", "tb", "logs"):  # mllog is set aside, as a link
             folder = self.new_folder()
             folder.mkdir()
             os.symlink(other / part, folder / part)
@@ -238,10 +224,7 @@ class Permissions(EndToEnd):
                 (0, ["data", "pack", data.train, "-o", folder / "packed"]),
                 (0, ["data", "dump-batches", "--steps", 1, "-o", folder / "dumped",
                      *data.config()]),
-                (0, ["encode", "--checkpoint", saved, "--vocab", data.vocab, "--text", data.text,
-                     "-o", folder / "encoded"]),
-                (0, ["checkpoint", "export", saved, "-o", folder / "exported"]),
-                (0, ["log", "plot", folder / "run", "-o", folder / "plots"])):
+                (0, ["checkpoint", "export", saved, "-o", folder / "exported"])):
             must(*arguments, ranks=ranks, extra=extra, preexec_fn=free)
         with Running(config, *data.config(**changes), script="run_and_time.sh", preexec_fn=free,
                      extra={**extra, "NEXP": "1", "DOCTOR": "0", "LOGDIR": str(folder / "timed")}
@@ -266,7 +249,7 @@ class Writing(EndToEnd):
         for ranks, words in ((2, ["train", *self.data.config(train__max_steps=2)]),
                              (2, ["eval", "--checkpoint", run, *self.data.config()]),
                              (0, ["checkpoint", "verify", run / "ckpt" / "step_00000002"]),
-                             (0, ["data", "verify", self.data.train]), (0, ["watch", run, "--once"])):
+                             (0, ["data", "verify", self.data.train])):
             must(*words, ranks=ranks, extra=extra, cwd=folders["cwd"])
             found = self.listing(place)
             written = [path for path in found if path.startswith("cwd/runs/bert/")]

@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -156,6 +157,17 @@ def run(words, extra=None, cwd=None, preexec_fn=None):
     seconds = time.monotonic() - begin
     return Ended(done.returncode, done.stdout.decode("utf-8", "replace"),
                  done.stderr.decode("utf-8", "replace"), seconds)
+
+
+def with_tools(folder):
+    """An environment with the bertha-tools of this checkout in its PATH, for commands that go to them.
+    The Python of the test runs them: it has to have their packages."""
+    folder.mkdir()
+    program = folder / "bertha-tools"
+    words = [f"PYTHONPATH={LAUNCH.parent}/harness/tools", sys.executable, "-B", "-m", "bertha_tools.main"]
+    program.write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 class Running:

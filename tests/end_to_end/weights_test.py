@@ -74,7 +74,7 @@ class Weights(EndToEnd):
         words += ["##a", "##b", "##c", "##d", "##e", "##f"]
         (cls.stated / "vocab.txt").write_text("\n".join(words) + "\n")
         cls.text = cls.stated / "lines.txt"
-        cls.text.write_text("a b [MASK]\tc d\nea b\n")
+        cls.text.write_text("a b [MASK]\tc d\nea [MASK] b\n")
 
     def convert_official(self, *more):
         output = self.new_folder("converted")
@@ -83,10 +83,30 @@ class Weights(EndToEnd):
              "--vocab", self.stated / "vocab.txt", *more)
         return output
 
-    def encode(self, path, *more):
-        output = self.new_folder("encoded").with_suffix(".safetensors")
-        must("encode", "--checkpoint", path, "--text", self.text, "--output", output, *more)
-        return read_safetensors(output)
+    def fill(self, path, *more):
+        """The whole vocabulary for each [MASK], in the model's order."""
+        return must("fill", "--checkpoint", path, "--text", self.text, "--top", 37, *more).out
+
+    def changed_export(self, change):
+        """An export whose tensors have the bytes that change(name, bytes) returns."""
+        output = self.new_folder("changed")
+        must("checkpoint", "export", self.run_folder, "--output", output)
+        (output / "DONE").unlink()
+        path = output / "model.safetensors"
+        data = bytearray(path.read_bytes())
+        start = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:start])
+        for name, values in read_safetensors(path).items():
+            begin = start + header[name]["data_offsets"][0]
+            data[begin:begin + len(values)] = change(name, values)
+        path.write_bytes(data)
+        return output
+
+    def candidates(self, folder, *arguments):
+        """Of each [MASK] of a text: words and probabilities, most probable first; and what was printed."""
+        done = must("fill", "--checkpoint", folder, *arguments)
+        rows = [line.split() for line in done.out.splitlines()[1:]]
+        return [[(row[i], float(row[i + 1])) for row in rows] for i in range(0, len(rows[0]), 2)], done
 
     def test_a_checkpoint_of_the_official_model_keeps_every_weight_under_its_name(self):
         official = GOLDEN / "official" / "tf1"
@@ -119,37 +139,32 @@ class Weights(EndToEnd):
         must("checkpoint", "export", converted, "--output", exported)
         self.assertEqual(tree(exported), tree(converted))
 
-    def test_every_form_encodes_the_same(self):
+    def test_every_form_is_the_same_model(self):
         converted = self.convert_official()
-        found = self.encode(converted)
-        self.assertEqual(set(found), {"token_ids", "cu_seqlens", "masked_rows", "hidden", "mean",
-                                      "pooled", "nsp_logits", "mlm_logits"})
-        self.assertEqual(struct.unpack("<3i", found["cu_seqlens"]), (0, 8, 13))
-        self.assertEqual(struct.unpack("<i", found["masked_rows"]), (3,))
-        self.assertEqual(len(found["hidden"]), 13 * 16 * 4)
+        found = self.fill(converted)
+        self.assertEqual(len(found.splitlines()), 2 * (1 + 37))
         beside = ("--model-config", self.stated / "bert_config.json",
                   "--vocab", self.stated / "vocab.txt")
-        self.assertEqual(self.encode(GOLDEN / "tf" / "objects-1", *beside), found)
+        self.assertEqual(self.fill(GOLDEN / "tf" / "objects-1", *beside), found)
         bare = self.new_folder("bare")
         must("checkpoint", "export", converted, "--output", bare, "--encoder-only")
         config = json.loads((bare / "config.json").read_text())
         self.assertEqual(config["architectures"], ["BertModel"])
-        names = set(read_safetensors(bare / "model.safetensors"))
-        self.assertIn("embeddings.word_embeddings.weight", names)
-        self.assertFalse([n for n in names if n.startswith(("cls.", "bert."))])
-        left = {name: found[name] for name in found if name not in ("nsp_logits", "mlm_logits")}
-        self.assertEqual(self.encode(bare), left)
+        encoder = {name.removeprefix("bert."): values for name, values in
+                   read_safetensors(converted / "model.safetensors").items() if not name.startswith("cls.")}
+        self.assertIn("embeddings.word_embeddings.weight", encoder)
+        self.assertEqual(read_safetensors(bare / "model.safetensors"), encoder)
         # A cache of Hugging Face has the files elsewhere.
         snapshot = self.new_folder("snapshot")
         snapshot.mkdir()
         for file in converted.iterdir():
             (snapshot / file.name).symlink_to(file)
-        self.assertEqual(self.encode(snapshot), found)
+        self.assertEqual(self.fill(snapshot), found)
         # The other form of the GELU is another model.
         erf = self.new_folder("erf")
         done = must("checkpoint", "convert", converted, "--output", erf, "--gelu", "erf")
         self.assertIn("model.gelu is erf", done.err)
-        self.assertNotEqual(self.encode(erf)["hidden"], found["hidden"])
+        self.assertNotEqual(self.fill(erf), found)
 
     def test_the_name_of_the_stated_model_says_nothing_about_the_gelu(self):
         renamed = self.stated / "my_model.json"
@@ -189,39 +204,49 @@ class Weights(EndToEnd):
                          ["my", "my.partial", "my.partial.2", "my.replaced"])
         must("checkpoint", "verify", place / "my")
 
-    def test_encode_refuses_what_the_device_lacks_and_more_than_one_rank(self):
-        words = ["encode", "--checkpoint", self.convert_official(), "--text", self.text,
-                 "--output", self.new_folder("refused").with_suffix(".safetensors")]
+    def test_fill_refuses_what_the_device_lacks_and_more_than_one_rank(self):
+        words = ["fill", "--checkpoint", self.convert_official(), "--text", self.text]
         self.assert_failure(bertha(*words, "--precision", "bf16"), 2, "has no bf16")
         self.assert_failure(bertha(*words, ranks=2), 2, "runs on one rank, found 2")
-        self.assertFalse(words[-1].exists())
 
-    def test_fill_prints_what_the_logits_of_encode_say(self):
+    def test_fill_prints_the_softmax_of_the_logits(self):
+        words = self.data.vocab.read_text().split()
+        logits = [3 * math.sin(i * i) for i in range(len(words))]
+        logits[7] = logits[300] = 5.0  # of equal ones the first in the vocabulary is the first
+
+        def only_bias(name, values):
+            if name.startswith("cls.predictions.transform.LayerNorm."):
+                return bytes(len(values))
+            return struct.pack(f"<{len(words)}f", *logits) if name == "cls.predictions.bias" else values
+
+        (found,), done = self.candidates(self.changed_export(only_bias), "--top", len(words), "the [MASK]")
+        best = sorted(range(len(words)), key=lambda i: (-logits[i], i))
+        self.assertEqual([word for word, _ in found], [words[i] for i in best], done)
+        whole = sum(map(math.exp, logits))
+        for (_, probability), i in zip(found, best, strict=True):
+            self.assertAlmostEqual(probability, math.exp(logits[i]) / whole, delta=5e-5 + 1e-6)
+
+    def test_fill_prints_a_column_for_each_mask_in_their_order(self):
+        def no_sublayers(name, values):
+            return bytes(len(values)) if "output.dense" in name else values
+
+        # Without attention and feed-forward, a token and its place alone decide.
+        folder = self.changed_export(no_sublayers)
+        both, _ = self.candidates(folder, "--top", 9, "[MASK] , river [MASK]")
+        first, _ = self.candidates(folder, "--top", 9, "[MASK] , river stone")
+        last, _ = self.candidates(folder, "--top", 9, "the , river [MASK]")
+        self.assertNotEqual(first, last)
+        self.assertEqual(both, first + last)
+
+    def test_fill_prints_a_table_below_each_text_from_wherever_it_comes(self):
         texts = ["[MASK] , river [MASK]", "the old\tstone is [MASK] ."]
         lines = self.new_folder("fill").with_suffix(".txt")
         lines.write_text("\n".join(texts) + "\n")
-        output = lines.with_suffix(".safetensors")
-        must("encode", "--checkpoint", self.run_folder, "--text", lines, "--output", output)
-        logits = read_safetensors(output)["mlm_logits"]
-        logits = struct.unpack(f"<{len(logits) // 4}f", logits)
-        words = self.data.vocab.read_text().split()
-        columns = []
-        for row in range(3):
-            part = logits[row * len(words):(row + 1) * len(words)]
-            whole = sum(map(math.exp, part))
-            best = sorted(range(len(words)), key=lambda i: (-part[i], i))[:4]
-            columns.append([(words[i], math.exp(part[i]) / whole) for i in best])
         done = must("fill", "--checkpoint", self.run_folder, "--top", 4, *texts)
         shown = done.out.splitlines()
         self.assertEqual(len(shown), 10, done)
         self.assertEqual([shown[0], shown[5]], texts)
-        for first, masks in ((1, columns[:2]), (6, columns[2:])):
-            for place in range(4):
-                found = shown[first + place].split()
-                expected = [part for column in masks for part in column[place]]
-                self.assertEqual(found[::2], expected[::2], done)
-                for text, probability in zip(found[1::2], expected[1::2]):
-                    self.assertAlmostEqual(float(text), probability, delta=5e-5 + 1e-6)
+        for first in (1, 6):
             self.assertEqual(len({len(line) for line in shown[first:first + 4]}), 1, done)
         of_file = must("fill", "--checkpoint", self.run_folder, "--top", 4, "--text", lines)
         self.assertEqual(of_file.out, done.out)

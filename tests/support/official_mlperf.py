@@ -66,14 +66,3 @@ class Package:
         except Exception:  # files that its Python cannot evaluate do not pass
             self.passed = False
             self.score = None
-
-
-class ReferencePoints:
-    """What the test against the reference convergence points says about a folder."""
-
-    def __init__(self, folder, rule_set, train_samples=False):
-        try:
-            self.passed, self.message, self.factor = rcp_checker.check_directory(
-                str(folder), "training", rule_set, False, train_samples, rcp_pass="pruned_rcps")
-        except Exception as crash:
-            self.passed, self.message, self.factor = False, str(crash), 1.0

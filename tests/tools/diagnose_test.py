@@ -1,32 +1,20 @@
-"""bertha-tools diagnose finds the bad shapes of curves, the same ones as the C++ program, and
-compares evaluations with those of published runs.
+"""bertha-tools diagnose finds the bad shapes of curves, and compares evaluations with published runs."""
 
-usage: diagnose_test.py BERTHA
-"""
-
-import json
 import math
-import pathlib
 import re
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from run_case import (BERT_LARGE, ESCAPES, SMALL_MODEL, RunCase, evaluations,  # noqa: E402
-                      main, metrics_of, program, run_records, step, tool, write)
-from published_runs import PUBLISHED_RUNS  # noqa: E402
-from bertha_tools import diagnose  # noqa: E402
+from tool_case import (BERT_LARGE, ESCAPES, SMALL_MODEL, ToolCase, evaluations, main, metrics_of, run_records,
+                       step, write)
+from published_runs import PUBLISHED_RUNS
+from bertha_tools import diagnose
 
-BERTHA = sys.argv[1]
 RISE = [0.372, 0.401, 0.455, 0.57]
-FREQUENCIES = [(0.0512, 7.25, 0.55), (0.0521, 7.22, 0.56), (0.0519, 7.21, 0.55),
-               (0.0523, 7.22, 0.57)]
+FREQUENCIES = [(0.0512, 7.25, 0.55), (0.0521, 7.22, 0.56), (0.0519, 7.21, 0.55), (0.0523, 7.22, 0.57)]
 SENTENCES = [(0.0512, 7.25, 0.93), (0.0521, 7.22, 0.95), (0.0519, 7.21, 0.96), (0.0523, 7.22, 0.97)]
 # bert-medium from random weights, samples 920k to 1.08M, as measured.
-COPIES = [(0.1530, 6.156, 0.937), (0.1532, 6.139, 0.930), (0.1527, 6.127, 0.938),
-          (0.1537, 6.114, 0.941)]
+COPIES = [(0.1530, 6.156, 0.937), (0.1532, 6.139, 0.930), (0.1527, 6.127, 0.938), (0.1537, 6.114, 0.941)]
 # launch/quickstart on WordNet's glosses, from random weights.
-QUICKSTART = [(0.0460, 6.906, 0.5945), (0.0833, 6.600, 0.5945), (0.1048, 6.470, 0.5915),
-              (0.1245, 6.420, 0.5945)]
+QUICKSTART = [(0.046, 6.906, 0.5945), (0.0833, 6.6, 0.5945), (0.1048, 6.47, 0.5915), (0.1245, 6.42, 0.5945)]
 SAME = (0.021, 8.31, 0.5)
 
 
@@ -78,8 +66,7 @@ CURVES = {
     "fewer words": (medium([*FREQUENCIES[:3], (0.03, 7.22, 0.57)]), []),
     "three evaluations": (medium(FREQUENCIES[:3]), []),
     "next sentences": (medium(SENTENCES), ["next sentences only"]),
-    "next sentences not known": (medium([*SENTENCES[:3], (0.0523, 7.22, None)]),
-                                 ["word frequencies only"]),
+    "next sentences unknown": (medium([*SENTENCES[:3], (0.0523, 7.22, None)]), ["word frequencies only"]),
     "next sentences and more": (medium([*SENTENCES[:3], (0.2, 7.22, None)]), []),
     "copied words": (medium(COPIES), ["context not used"]),
     "copied words and more": (medium([*COPIES[:3], (0.17, 6.114, 0.55)]), []),
@@ -95,8 +82,7 @@ CURVES = {
     "too few records": (small(steps=saturated(31, 40, 2e-5)), []),
     "a loss near guessing": (small(steps=[step(40, 16.6)]), []),
     "a loss far above it": (small(steps=[step(40, 16.7)]), ["divergence"]),
-    "an infinite number": (small([(None, None, None)] * 5, [step(i, None) for i in range(1, 21)]),
-                           []),
+    "an infinite number": (small([(None, None, None)] * 5, [step(i, None) for i in range(1, 21)]), []),
 }
 
 
@@ -109,18 +95,13 @@ def text_of(records):
     return text
 
 
-class Shapes(RunCase):
-    def test_are_those_of_the_cpp_program(self):
+class Shapes(ToolCase):
+    def test_are_found_where_they_are(self):
         for name, (records, shapes) in CURVES.items():
             with self.subTest(name):
-                path = write(self.scratch / "curve", records)
-                code, out, err = tool("diagnose", path)
-                self.assertEqual((code, err), (0, ""))
+                out = self.tool("diagnose", write(self.folder, records))
                 self.assertEqual(re.findall(r": curve: ([\w. ]+?)(?:: .*)?$", out, re.M),
                                  shapes or ["no known bad shape"])
-                code, text = program(BERTHA, "log", "plot", path, "-o", self.scratch / "plots")
-                self.assertEqual(code, 0, text)
-                self.assertEqual(re.findall(r": curve: ([\w. ]+): ", text), shapes)
 
     def test_are_not_in_any_published_run_at_any_point(self):
         for name, _, runs in PUBLISHED_RUNS:
@@ -131,8 +112,7 @@ class Shapes(RunCase):
 
     def test_say_what_was_found_and_what_to_try(self):
         for records, *words in (
-                (large([0.3409, 0.3407, 0.3412]),
-                 "stay at 0.3412, what the start checkpoint scores"),
+                (large([0.3409, 0.3407, 0.3412]), "stay at 0.3412, what the start checkpoint scores"),
                 (CURVES["a long stay at 0.62"][0], "0.6260 for 300k samples"),
                 (large([], NOT_LOADED), "ln 30522 = 10.33", "ckpt/start"),
                 (medium(FREQUENCIES), "7.22"), (medium(COPIES), "nsp_weight"),
@@ -154,24 +134,17 @@ class Shapes(RunCase):
             self.assertEqual(found, [], odd)
 
     def test_names_in_records_cannot_steer_the_terminal(self):
-        path = write(self.scratch / "odd", large([], NOT_LOADED, start_weights=ESCAPES))
-        code, out, _ = tool("diagnose", path)
-        self.assertEqual(code, 0)
+        out = self.tool("diagnose", write(self.folder, large([], NOT_LOADED, start_weights=ESCAPES)))
         self.assert_cannot_steer(out)
         self.assertIn(r"\x1b[31mred", out)
 
+    def test_files_without_a_run_are_refused(self):
+        (self.folder / "metrics.jsonl").write_text("no record\n")
+        for path, words in (("/nowhere", "cannot be read"), (self.folder, "no record of a run")):
+            self.assertIn(words, self.tool("diagnose", path, code=4))
 
-class PublishedRuns(RunCase):
-    def test_are_ten_that_rise_to_the_target(self):
-        for _, batch, runs in PUBLISHED_RUNS:
-            self.assertEqual(len(runs), 10)
-            for run in runs:
-                self.assertGreater(run[0], diagnose.UNTRAINED_ACCURACY)
-                self.assertTrue(all(b > a - 0.0005 for a, b in zip(run, run[1:])))
-                self.assertLess(max(run[:-1]), 0.72005)
-            missed = sum(run[-1] < 0.72 for run in runs)
-            self.assertEqual(missed, 1 if batch == 448 else 0)  # one ran out of steps
 
+class PublishedRuns(ToolCase):
     def test_with_the_nearest_batch_size_are_compared(self):
         for batch, nearest in ((64, 448), (448, 448), (768, 768), (4096, 768)):
             run = metrics_of(large([], global_batch_seqs=batch))
@@ -203,22 +176,8 @@ class PublishedRuns(RunCase):
         for accuracies, words in (([0.3779], "0 are below, 1 within and 0 above"),
                                   ([0.36, 0.39, 0.60], "2 are below, 0 within and 1 above"),
                                   ([], "of 0 evaluations")):
-            path = write(self.scratch / "curve", large(accuracies))
-            code, out, _ = tool("diagnose", path)
-            self.assertEqual(code, 0)
-            self.assertIn(words, out)
-        code, out, _ = tool("diagnose", path, "--json", "-")
-        self.assertIn("Baidu v2.0", json.loads(out)["published"][0]["text"])
-
-
-class Refusals(RunCase):
-    def test_name_the_file(self):
-        (self.scratch / "metrics.jsonl").write_text("no record\n")
-        for path, words in (("/nowhere", "cannot be read"), (self.scratch, "no record of a run")):
-            code, out, err = tool("diagnose", path)
-            self.assertEqual((code, out), (4, ""))
-            self.assertIn(words, err)
-            self.assertEqual(program(BERTHA, "log", "plot", path)[0], 4)
+            self.assertIn(words, self.tool("diagnose", write(self.folder, large(accuracies))))
+        self.assertIn("Baidu v2.0", self.report("diagnose", self.folder)["published"][0]["text"])
 
 
 if __name__ == "__main__":

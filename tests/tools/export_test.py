@@ -1,35 +1,23 @@
-"""bertha-tools export: curves as CSV, and read back by Weights & Biases' and MLflow's own code.
-
-usage: export_test.py BERTHA    (what needs wandb or mlflow runs if Python has them)
-"""
+"""bertha-tools export: curves as CSV, and read back by Weights & Biases' and MLflow's own code where Python
+has their packages."""
 
 import csv
 import importlib.util
 import json
 import os
-import pathlib
-import resource
 import subprocess
-import sys
 import threading
 import time
 import unittest
 
-from tool_case import ToolCase
-
-BERTHA = sys.argv[1]
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "harness" / "tools"
-sys.path.append(str(ROOT / "tests" / "comparisons"))
-from small_data import make_small_data  # noqa: E402
+from tool_case import BERTHA, ToolCase, main, process
 
 BLOCK_BYTES = 32768  # of the record file of Weights & Biases
 HEADER_BYTES = 7
+needs_wandb, needs_mlflow = (
+    unittest.skipUnless(importlib.util.find_spec(package), f"Python has no {package}")
+    for package in ("wandb", "mlflow"))
 STOP = dict(kind="stop", time_ms=7100, status="success", samples=16000, exit_code=0)
-
-
-def has(package):
-    return importlib.util.find_spec(package) is not None
 
 
 def record(kind, step, time_ms, **values):
@@ -62,14 +50,11 @@ class Export(ToolCase):
             file.writelines(json.dumps(line) + "\n" for line in records)
 
     def export(self, *words, code=0):
-        return self.tool("export", *words, code=code)[1]
+        return self.tool("export", *words, code=code)
 
     def process(self, *words, **how):
-        """In a process of its own."""
-        how["env"] = {**os.environ, "PYTHONPATH": f"{self.folder}:{TOOLS}"}
-        return subprocess.run([sys.executable, "-B", "-m", "bertha_tools.main", "export",
-                               *map(str, words)], capture_output=True, text=True, check=False,
-                              timeout=120, cwd=self.folder, **how)
+        """In a process of its own, which looks for packages in the folder first."""
+        return process("export", *words, cwd=self.folder, **how)
 
     def rows(self):
         with open(self.out, newline="") as file:
@@ -91,8 +76,7 @@ class Export(ToolCase):
         self.write(record("step", 2, 8000, loss=4.0), mode="a")
         self.export(self.folder, "--csv", self.out)
         self.assertEqual(list(self.rows()), [1, 2])
-        self.assertEqual(self.rows()[2]["eval/mlm_accuracy"] if "eval/mlm_accuracy" in
-                         self.rows()[2] else "", "")
+        self.assertEqual(self.rows()[2].get("eval/mlm_accuracy", ""), "")
 
     def test_lines_that_are_no_record_and_an_unfinished_one_are_left_out(self):
         lines = self.metrics.read_text().splitlines()
@@ -107,14 +91,12 @@ class Export(ToolCase):
         self.write(record("step", 1, "soon", loss="low", good=1.5, flag=True, big=10**400),
                    record("step", 2, 1000, **{"loss": float("nan"), "good": 2, "a\nb": 1}))
         self.export(self.folder, "--csv", self.out)
-        self.assertEqual(self.out.read_text(),
-                         "step,samples,time_ms,train/good\n2,16,1000,2\n")
+        self.assertEqual(self.out.read_text(), "step,samples,time_ms,train/good\n2,16,1000,2\n")
 
     def test_mistakes_are_sentences(self):
         self.assertIn("want at least one of", self.export(self.folder, code=2))
         self.assertIn("cannot be read", self.export(self.folder / "none", "--csv", "o", code=4))
-        self.assertIn("cannot write",
-                      self.export(self.folder, "--csv", self.folder / "none" / "o", code=4))
+        self.assertIn("cannot write", self.export(self.folder, "--csv", self.folder / "none" / "o", code=4))
         self.write(dict(kind="event", time_ms=1, text=""))
         self.assertIn("holds no step", self.export(self.folder, "--csv", self.out, code=4))
         self.write(self.RECORDS[1])
@@ -145,8 +127,7 @@ class Export(ToolCase):
 
     def test_a_full_disk_is_told_with_the_file_and_leaves_no_part_of_it(self):
         self.out.write_text("old\n")
-        done = self.process(self.folder, "--csv", self.out, preexec_fn=lambda:
-                            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+        done = self.process(self.folder, "--csv", self.out, most_bytes=0)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn(f"{self.out}: cannot write", done.stderr)
         self.assertEqual([path.name for path in self.folder.glob("out*")], ["out.csv"])
@@ -163,8 +144,7 @@ class Export(ToolCase):
                 self.write(record("step", step, now + step, loss=loss), mode="a")
             self.write(record("eval", 3, now + 4, mlm_accuracy=0.25), mode="a")
             time.sleep(0.3)
-            self.write(record("step", 2000, now + 5, loss=5.0), dict(STOP, time_ms=now + 6),
-                       mode="a")
+            self.write(record("step", 2000, now + 5, loss=5.0), dict(STOP, time_ms=now + 6), mode="a")
 
         trainer = threading.Thread(target=train)
         trainer.start()
@@ -177,20 +157,25 @@ class Export(ToolCase):
         self.assertEqual(self.losses(), self.LOSSES)
         self.assertEqual(self.rows()[3]["eval/mlm_accuracy"], "0.25")
 
-    def test_follows_the_program_and_agrees_with_the_script(self):
-        config, run = make_small_data(BERTHA, self.folder), self.folder / "run"
-        self.metrics = run / "metrics.jsonl"
+    def test_follows_the_program_and_has_all_its_figures(self):
+        config, run = self.config(), self.folder / "run"
+        metrics = run / "metrics.jsonl"
         with subprocess.Popen([BERTHA, "train", "--config", config, "--output-dir", run],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as train:
-            while not self.metrics.exists() and train.poll() is None:
+            while not metrics.exists() and train.poll() is None:
                 time.sleep(0.05)
             self.export(run, "--follow", "--every", "0.1", "--csv", self.out)
             self.assertIsNotNone(train.wait(10))
-        self.assertEqual(list(self.rows()), list(range(1, 21)))
-        script = self.folder / "script.csv"
-        subprocess.run([sys.executable, "-B", ROOT / "launch" / "export_metrics.py", run, "--csv",
-                        script], check=True, stdout=subprocess.DEVNULL)
-        self.assertEqual(self.out.read_text(), script.read_text())
+        rows = self.rows()
+        self.assertEqual(list(rows), list(range(1, 21)))
+        self.assertEqual(list(rows[1])[:4], ["step", "samples", "time_ms", "eval/mlm_accuracy"])
+        for found in map(json.loads, metrics.read_text().splitlines()):
+            if prefix := {"step": "train/", "eval": "eval/"}.get(found.pop("kind")):
+                row = rows[found["step"]]
+                if prefix == "train/":
+                    self.assertEqual(row["samples"], str(found["samples"]))
+                for name in found.keys() - {"step", "samples", "time_ms"}:
+                    self.assertEqual(float(row[prefix + name]), found[name], name)
 
     def test_follows_no_run_whose_process_is_gone(self):
         (self.folder / "run.lock").write_text("")  # nobody holds it
@@ -231,13 +216,13 @@ class Export(ToolCase):
         self.assertEqual(losses, self.LOSSES)
         self.assertEqual(config["world_size"], 2)
 
-    @unittest.skipUnless(has("wandb"), "Python has no wandb")
+    @needs_wandb
     def test_weights_and_biases_reads_what_was_written(self):
         done = self.process(self.folder, "--wandb-offline", self.folder / "copy")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_wandb(step_of_eval=2)
 
-    @unittest.skipUnless(has("wandb"), "Python has no wandb")
+    @needs_wandb
     def test_weights_and_biases_reads_what_was_followed(self):
         self.follow("--wandb-offline", self.folder / "copy")
         self.check_wandb(step_of_eval=3)
@@ -253,7 +238,7 @@ class Export(ToolCase):
         self.assertEqual(runs[0].data.params["world_size"], "2")
         return [run.info.status for run in runs], {m.step: m.timestamp for m in history}
 
-    @unittest.skipUnless(has("mlflow"), "Python has no mlflow")
+    @needs_mlflow
     def test_mlflow_reads_what_was_written(self):
         self.write(STOP, mode="a")
         for _ in range(2):  # the second run joins the experiment of the first
@@ -261,26 +246,26 @@ class Export(ToolCase):
         statuses, times = self.mlflow_runs()
         self.assertEqual((statuses, times[3]), (["FINISHED", "FINISHED"], 6000))
 
-    @unittest.skipUnless(has("mlflow"), "Python has no mlflow")
+    @needs_mlflow
     def test_mlflow_reads_what_was_followed(self):
         self.follow("--mlflow", self.folder / "copy")
         self.assertEqual(self.mlflow_runs()[0], ["FINISHED"])
 
-    @unittest.skipUnless(has("mlflow"), "Python has no mlflow")
+    @needs_mlflow
     def test_mlflow_is_told_of_a_run_that_was_killed(self):
         self.export(self.folder, "--mlflow", (self.folder / "copy").as_uri())
         self.assertEqual(self.mlflow_runs()[0], ["KILLED"])
 
-    @unittest.skipUnless(has("mlflow"), "Python has no mlflow")
+    @needs_mlflow
     def test_services_that_cannot_be_used_are_sentences(self):
-        self.assertIn("cannot make this folder",
-                      self.export(self.folder, "--mlflow", self.metrics, code=4))
+        self.assertIn("cannot make this folder", self.export(self.folder, "--mlflow", self.metrics, code=4))
         copy = self.folder / "copy"
         copy.mkdir()
         (copy / "wandb").symlink_to(self.folder)
         self.assertIn("is a link", self.export(self.folder, "--mlflow", copy, code=4))
-        self.assertIn("check the place and its server", self.export(self.folder, "--mlflow", "odd://x", code=5))
+        self.assertIn("check the place and its server",
+                      self.export(self.folder, "--mlflow", "odd://x", code=5))
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    main()

@@ -1,42 +1,10 @@
 """Benchmark logs for the tests of check and submit: one of a real run, and ways to change it."""
 
-import contextlib
-import io
 import json
-import logging
-import pathlib
-import subprocess
-import sys
-import tempfile
-import unittest
 
-TESTS = pathlib.Path(__file__).resolve().parents[1]
-TOOLS = TESTS.parent / "harness" / "tools"
-sys.path[:0] = [str(TOOLS), str(TESTS / "comparisons"), str(TESTS / "support")]
-from bertha_tools import main as tools  # noqa: E402
-from small_data import make_small_data  # noqa: E402
+from tool_case import ToolCase
 
 TOKEN = ":::MLLOG "
-
-
-def tool(*words):
-    """(exit code, standard output, standard error) of bertha-tools."""
-    out, err = io.StringIO(), io.StringIO()
-    logging.disable(logging.NOTSET)  # official_mlperf.py disables it
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = tools.main([str(word) for word in words])
-        except SystemExit as ended:
-            code = ended.code
-    logging.disable(logging.CRITICAL)
-    return code, out.getvalue(), err.getvalue()
-
-
-def program(bertha, *words):
-    """(exit code, output) of the C++ command."""
-    done = subprocess.run([bertha, *map(str, words)], stdin=subprocess.DEVNULL, timeout=120,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    return done.returncode, done.stdout.decode()
 
 
 class Log:
@@ -106,8 +74,7 @@ class Log:
                minutes=15.0, change=None):
         """One of ten runs at full size."""
         place = self.record("eval_accuracy", last=True)["metadata"]
-        self.edited("eval_accuracy", last=True, value=accuracy,
-                    metadata={**place, "epoch_num": samples})
+        self.edited("eval_accuracy", last=True, value=accuracy, metadata={**place, "epoch_num": samples})
         stop_ms = self.record("run_start")["time_ms"] + int(minutes * 60_000)
         stop = self.record("run_stop")["metadata"]
         self.edited("run_stop", time_ms=stop_ms, metadata={**stop, "status": status})
@@ -117,26 +84,19 @@ class Log:
 
 def ten(samples, batch_seqs=448, spread=40_000, runs=10, **changes):
     """Arguments of as_run() around a mean; `changes` are {number: {field: value}} as run_N=dict."""
-    made = [dict(seed=100 + i, samples=samples + spread * (2 * i - runs + 1) // 2,
-                 batch_seqs=batch_seqs, minutes=10 + (i * 7 % runs) * 0.25) for i in range(runs)]
+    made = [dict(seed=100 + i, samples=samples + spread * (2 * i - runs + 1) // 2, batch_seqs=batch_seqs,
+                 minutes=10 + (i * 7 % runs) * 0.25) for i in range(runs)]
     for name, fields in changes.items():
         made[int(name.removeprefix("run_"))].update(fields)
     return made
 
 
-class MllogCase(unittest.TestCase):
+class MllogCase(ToolCase):
     """self.run_dir: a finished run of a small model; self.good: its log with the target reached."""
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.bertha = sys.argv[1]
-        cls.folder = pathlib.Path(folder.name)
-        cls.run_dir = cls.folder / "run"
-        config = make_small_data(cls.bertha, cls.folder)
-        code, said = program(cls.bertha, "train", "--config", config, "--output-dir", cls.run_dir)
-        if code != 0:
-            raise AssertionError(said)
+        super().setUpClass()
+        cls.run_dir = cls.train()
         cls.real = cls.run_dir / "mllog" / "result_0.txt"
         cls.good = Log(cls.real.read_text()).accuracy(0.7202).text()

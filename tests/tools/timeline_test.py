@@ -1,28 +1,22 @@
-"""bertha-tools timeline: what it draws of a small report, and what it refuses.
-
-usage: timeline_test.py
-"""
+"""bertha-tools timeline: what it draws of a small report, and what it refuses."""
 
 import os
 import sqlite3
-import sys
-import unittest
 import xml.etree.ElementTree
 
-from tool_case import ToolCase
+from tool_case import ToolCase, main
 from bertha_tools import timeline
 
 TABLES = """
 CREATE TABLE StringIds (id INTEGER, value TEXT);
 CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT, textId INTEGER);
 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, correlationId INTEGER);
-CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId INTEGER,
-                                         correlationId INTEGER, demangledName INTEGER);
-CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, streamId INTEGER,
-                                         correlationId INTEGER, copyKind INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, streamId INTEGER, correlationId INTEGER,
+                                         demangledName INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, streamId INTEGER, correlationId INTEGER,
+                                         copyKind INTEGER);
 """
-STRINGS = {1: "step", 2: "nvjet_hsh_128x256", 3: "bertha::<unnamed>::forward_kernel",
-           4: "lamb_apply"}
+STRINGS = {1: "step", 2: "nvjet_hsh_128x256", 3: "bertha::<unnamed>::forward_kernel", 4: "lamb_apply"}
 US = 1000
 MS = 1000 * US
 # The host is a step ahead of the GPU: (launched, start, end, stream, name), in us of a step.
@@ -39,11 +33,11 @@ COPIES = [(30, 2100, 2300, 19, 10),    # between GPUs: 190 of 200 us below other
 class Timeline(ToolCase):
     def setUp(self):
         super().setUp()
-        self.report, self.svg = self.folder / "a step?#.sqlite", self.folder / "step.svg"
+        self.sqlite, self.svg = self.folder / "a step?#.sqlite", self.folder / "step.svg"
 
     def write(self, steps=3, kernels=KERNELS, copies=()):
-        self.report.unlink(missing_ok=True)
-        database = sqlite3.connect(self.report)
+        self.sqlite.unlink(missing_ok=True)
+        database = sqlite3.connect(self.sqlite)
         database.executescript(TABLES)
         add = lambda table, *values: database.execute(
             f"INSERT INTO {table} VALUES ({','.join('?' * len(values))})", values)
@@ -65,17 +59,17 @@ class Timeline(ToolCase):
         database.close()
 
     def draw(self, *words):
-        self.tool("timeline", self.report, "--output", self.svg, *words)
+        self.tool("timeline", self.sqlite, "--output", self.svg, *words)
         root = xml.etree.ElementTree.parse(self.svg).getroot()
         texts = (element for element in root.iter() if element.tag.endswith("text"))
         return " | ".join("".join(element.itertext()).strip() for element in texts)
 
-    def refusal(self, code, *words):
-        return self.tool("timeline", self.report, "--output", self.svg, *words, code=code)[1]
+    def refused(self, code, *words):
+        return self.tool("timeline", self.sqlite, "--output", self.svg, *words, code=code)
 
     def bars(self, label):
         """[(begin and end in us of the picture, row)] of one kind."""
-        work, ranges = timeline.read_report(self.report)
+        work, ranges = timeline.read_report(self.sqlite)
         figure = timeline.draw([one for one in work if one.start < 10 * MS], ranges, "")
         self.rows = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
         found = []
@@ -90,8 +84,7 @@ class Timeline(ToolCase):
         words = self.draw()
         self.assertIn("Step 2 of 3 recorded: 1.40 ms", words)
         for name in ("GEMM 0.75 ms", "attention 0.40 ms", "LAMB 0.19 ms", "exchange 0.20 ms",
-                     "forward 0.50 ms", "backward 0.80 ms", "optimizer 0.19 ms",
-                     "stream 7", "stream 19"):
+                     "forward 0.50 ms", "backward 0.80 ms", "optimizer 0.19 ms", "stream 7", "stream 19"):
             self.assertIn(name, words)
         self.assertIn("idle for more than 20 us: 0.05 ms, 3.6 % of the step", words)
         self.assertIn("exchange: 0.20 ms, of which other work covers 0.19 ms", words)
@@ -119,26 +112,26 @@ class Timeline(ToolCase):
     def test_pictures_of_other_kinds(self):
         self.write()
         for name, begin in (("step.png", b"\x89PNG"), ("step.pdf", b"%PDF")):
-            self.tool("timeline", self.report, "--output", self.folder / name)
+            self.tool("timeline", self.sqlite, "--output", self.folder / name)
             self.assertEqual((self.folder / name).read_bytes()[:4], begin)
 
     def test_what_is_no_such_report_is_refused(self):
-        self.report.write_text("no database, but some text that is longer than a header of one")
-        self.assertIn("nsys export --type sqlite", self.refusal(4))
-        self.report.unlink()
-        self.assertIn("nsys export --type sqlite", self.refusal(4))
-        os.mkfifo(self.report)  # is not waited for
-        self.assertIn("nsys export --type sqlite", self.refusal(4))
+        self.sqlite.write_text("no database, but some text that is longer than a header of one")
+        self.assertIn("nsys export --type sqlite", self.refused(4))
+        self.sqlite.unlink()
+        self.assertIn("nsys export --type sqlite", self.refused(4))
+        os.mkfifo(self.sqlite)  # is not waited for
+        self.assertIn("nsys export --type sqlite", self.refused(4))
         self.write(steps=0)
-        self.assertIn("holds 0 ranges named step", self.refusal(4))
+        self.assertIn("holds 0 ranges named step", self.refused(4))
         self.write()
-        self.assertIn("want 1 to 3", self.refusal(2, "--step", "4"))
+        self.assertIn("want 1 to 3", self.refused(2, "--step", "4"))
         # Launched outside of every step.
         self.write(kernels=[(2000, 3000, 3500, 7, 2)], copies=[(6, 10, 20, 21, 1)])
-        self.assertIn("cuda.graphs=off", self.refusal(4))
+        self.assertIn("cuda.graphs=off", self.refused(4))
         self.svg = self.folder / "step.txt"
-        self.assertIn("ends with .svg", self.refusal(2))
+        self.assertIn("ends with .svg", self.refused(2))
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    main()

@@ -1,92 +1,79 @@
-"""bertha-tools watch shows of a run what the C++ command shows, ends with the run and its exit
-code, and sees a process that is gone without permission to write.
-
-usage: watch_test.py BERTHA
-"""
+"""bertha-tools watch shows a run, ends with it and with its exit code, and sees a process that is gone
+without permission to write."""
 
 import fcntl
 import json
 import math
 import os
-import pathlib
-import pty
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from run_case import (BERT_LARGE, ESCAPES, SMALL_MODEL, RunCase, evaluation,  # noqa: E402
-                      evaluations, main, metrics_of, program, run_records, step, tool, write)
-from published_runs import PUBLISHED_RUNS  # noqa: E402
-from bertha_tools import watch  # noqa: E402
+from tool_case import (BERT_LARGE, BERTHA, ESCAPES, SMALL_MODEL, ToolCase, evaluation, evaluations, main,
+                       metrics_of, on_terminal, process, run_records, step, tool, write)
+from published_runs import PUBLISHED_RUNS
+from bertha_tools import watch
 
-BERTHA = sys.argv[1]
-TOOLS = pathlib.Path(watch.__file__).resolve().parents[1]
-CURVES = re.compile(r"│|step \d+$|^Masked-token|^ +1 ")
+BARS = 48 * "▁"
+GPUS = f"""
+run         gpus   bert-large   336M parameters   8 ranks on 8 x NVIDIA H200
+state       stopped: its numbers were not finite   last record >1000d ago
+progress    step 110 of 6,700   ░░░░░░░░░░ 2 %   3,520 samples
+training    mlm loss 4.000   accuracy 1.000   nsp loss 0.700
+            learning rate 1.0e0   gradient norm 1   110 updates skipped
+            3 spikes of the norm
+evaluation  accuracy 0.7199, target 0.7200   mlm loss 1.300   nsp accuracy 0.970
+            at step 670   2.0 s
+speed       1 sequences/s   1 tokens/s   1.0 ms per step   MFU 50 %
+            5.20k watts   lowest clock 1,755 MHz   64.0 GiB of device memory
+a step      waiting for data 1.0 ms, 100 %   forward 1.0 ms, 100 %
+            backward 1.0 ms, 100 %   exchange 1.0 ms, 100 %
+            optimizer 1.0 ms, 100 %
+ranks       forward + backward longest on rank 5: 54 ms, the others 50 ms
+            data waited for longest by rank 2: 1.5 ms, mean 0.5 ms
+alarms      none
+curves      train loss  {BARS}  4 to 4
+            eval loss   █▁  3 to 1.30
+            train acc.  {BARS}  1 to 1
+            eval acc.   ▁█  0.40 to 0.72
+events      (time) saved a
+"""
 
 
-def environment(**more):
-    result = {**os.environ, "PYTHONPATH": str(TOOLS)}
-    for name in ("COLUMNS", "LINES"):
-        result.pop(name, None)
-    return {**result, **more}
-
-
-def frame(columns, *words):
+def frame(columns, folder, *words):
     """(exit code, lines) of one frame in a pipe."""
-    done = subprocess.run([sys.executable, "-B", "-m", "bertha_tools.main", "watch",
-                           *map(str, words)], capture_output=True, text=True, check=False,
-                          env=environment(COLUMNS=str(columns)), timeout=60)
+    done = process("watch", folder.name, *words, columns=columns, cwd=folder.parent)
     return done.returncode, [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
 
 
-def cpp_frame(columns, *words):
-    done = subprocess.run([BERTHA, "watch", *map(str, words)], capture_output=True, text=True,
-                          check=False, timeout=60,
-                          env=environment(COLUMNS=str(columns), LINES="40"))
-    return done.returncode, done.stdout.splitlines()
-
-
-def facts(lines):
-    """The words of a frame but for its curves and the seconds since the last record."""
-    kept, name = [], ""
-    for line in lines:
-        name = line[:12].strip() or name
-        if name != "curves" and not CURVES.search(line):
-            kept.append(re.sub(r"last record \S+ ago", "", line[12:]))
-    return sorted(" ".join(kept).split())
-
-
-class RunOnce(RunCase):
+class RunOnce(ToolCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.folder = cls.train(BERTHA, "train.target_accuracy=0.0001")
+        cls.run_dir = cls.train("train.target_accuracy=0.0001")
+        lines = (cls.run_dir / "metrics.jsonl").read_text().splitlines()
+        cls.records = [json.loads(line) for line in lines]
 
-    def copy_with(self, records, name):
-        folder = self.scratch / name
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+    def copy_with(self, records, name="copy"):
+        folder = self.folder / name
+        shutil.copytree(self.run_dir, folder, dirs_exist_ok=True)
         write(folder, records)
         return folder
 
-    def records(self):
-        lines = (self.folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines]
-
 
 class Frames(RunOnce):
-    def test_have_the_facts_of_the_cpp_command(self):
+    def test_have_the_facts_of_a_run(self):
         for columns in (80, 100, 160):
-            code, lines = frame(columns, self.folder, "--once")
-            expected = cpp_frame(columns, self.folder, "--once")
-            self.assertEqual(code, expected[0])
-            self.assertEqual(facts(lines), facts(expected[1]))
+            code, lines = frame(columns, self.run_dir, "--once")
+            self.assertEqual(code, 0)
             self.assertLessEqual(max(map(len, lines)), columns)
-            self.assertTrue(any(line.startswith("curves ") for line in lines))
+            text = re.sub(r"\d[\d.,]*[kM]?", "#", " ".join(" ".join(lines).split()))
+            self.assertRegex(text, "bert-large # parameters # rank on cpu, .* ended as planned last record "
+                             "#s ago progress step # of # █.* # % # samples .* target # .* # MiB of device ")
+            self.assertIn("alarms none curves train loss", text)
 
     def test_have_the_facts_of_gpus_and_ranks(self):
         records = [*run_records(BERT_LARGE, world_size=8, device="8 x NVIDIA H200", max_steps=6700,
@@ -95,17 +82,19 @@ class Frames(RunOnce):
                           memory_bytes=64 * 2**30, slowest_rank=5, slowest_rank_compute_ms=54.0,
                           other_ranks_compute_ms=50.0, longest_waiting_rank=2, spikes=3,
                           longest_data_wait_ms=1.5, mean_data_wait_ms=0.5) for i in range(1, 111)],
+                   *evaluations([(0.40, 3.0), (0.7199, 1.3)]),
                    {"kind": "event", "time_ms": 5_000, "text": "saved a\nb"},
                    {"kind": "stop", "time_ms": 6_000, "status": "aborted", "exit_code": 7}]
-        folder = self.copy_with(records, "gpus")
-        code, lines = frame(200, folder)
+        code, lines = frame(80, self.copy_with(records, "gpus"))
         self.assertEqual(code, 7)
-        self.assertTrue(any("stopped: its numbers were not finite" in line for line in lines))
-        self.assertEqual(facts(lines), facts(cpp_frame(200, folder, "--once")[1]))
+        self.assertEqual(re.sub(r"\d\d:\d\d:\d\d", "(time)", "\n".join(lines)), GPUS.strip())
+        wide = frame(200, self.folder / "gpus")[1]
+        self.assertEqual(len(wide), 14)  # one for each name, and for each curve
+        self.assertEqual(*(re.sub("[▁░]+", "", " ".join(found)).split() for found in (wide, lines)))
 
     def test_fit_narrow_terminals(self):
         event = {"kind": "event", "time_ms": 5_000, "text": "saved " + "x" * 200}
-        folder = self.copy_with([*self.records()[:-1], step(900, 30.0), event], "y" * 100)
+        folder = self.copy_with([*self.records[:-1], step(900, 30.0), event], "y" * 100)
         for columns in (20, 40, 80):
             lines = frame(columns, folder)[1]
             self.assertLessEqual(max(map(len, lines)), columns, lines)
@@ -132,16 +121,13 @@ class Frames(RunOnce):
             self.assertIn("step 2 of", out)
 
     def test_of_a_folder_without_a_run_are_refused(self):
-        self.assert_refused(tool("watch", self.scratch / "none"), 4, "metrics.jsonl")
-        self.assertEqual(program(BERTHA, "watch", self.scratch / "none")[0], 4)
+        self.assertIn("metrics.jsonl", self.refusal(4, "watch", self.folder))
 
     def test_come_from_the_latest_run(self):
-        (self.scratch / "runs").mkdir()
-        (self.scratch / "runs" / "latest").symlink_to(self.folder)
-        was = os.getcwd()
-        self.addCleanup(os.chdir, was)
-        os.chdir(self.scratch)
-        self.assertIn("runs/latest", tool("watch")[1])
+        (self.folder / "runs").mkdir()
+        (self.folder / "runs" / "latest").symlink_to(self.run_dir)
+        self.enter(self.folder)
+        self.assertIn("runs/latest", self.tool("watch"))
 
 
 class Ends(RunOnce):
@@ -149,15 +135,12 @@ class Ends(RunOnce):
 
     def test_have_the_exit_code_of_the_run(self):
         for stop, code in (({"status": "aborted", "exit_code": 75}, 75), ({"status": "aborted"}, 3),
-                           ({"status": "success"}, 0),
-                           ({"status": "aborted", "exit_code": 124}, 124)):
-            records = [*self.records()[:-1], {"kind": "stop", "time_ms": 1, **stop}]
-            folder = self.copy_with(records, "ended")
-            self.assertEqual(tool("watch", folder)[0], code)
-            self.assertEqual(program(BERTHA, "watch", folder, "--once")[0], code)
+                           ({"status": "success"}, 0), ({"status": "aborted", "exit_code": 124}, 124)):
+            records = [*self.records[:-1], {"kind": "stop", "time_ms": 1, **stop}]
+            self.tool("watch", self.copy_with(records), code=code)
 
     def gone(self):
-        folder = self.copy_with(self.records()[:-1], f"gone_{self.id()}")
+        folder = self.copy_with(self.records[:-1])
         with open(folder / "metrics.jsonl", "a") as file:
             file.write('{"kind":"st')
         return folder
@@ -171,16 +154,14 @@ class Ends(RunOnce):
         code, lines = frame(80, folder)
         self.assertEqual(code, 137)
         self.assertTrue(any("ended without recording why" in line for line in lines), lines)
-        self.assertEqual(program(BERTHA, "watch", folder, "--once")[0], 137)
         self.assertEqual({path: path.stat().st_mtime_ns for path in folder.rglob("*")}, before)
 
     def test_are_not_seen_while_a_process_has_the_lock(self):
         folder = self.gone()
         with open(folder / "run.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.assertIn("running", tool("watch", folder)[1])
-            self.assertEqual(tool("watch", folder)[0], 0)
-        self.assertEqual(tool("watch", folder)[0], 137)
+            self.assertIn("running", self.tool("watch", folder))
+        self.tool("watch", folder, code=137)
 
     def test_two_views_do_not_take_each_other_for_the_run(self):
         folder = self.gone()
@@ -191,8 +172,8 @@ class Ends(RunOnce):
     def test_without_a_lock_are_judged_by_the_last_record(self):
         folder = self.gone()
         (folder / "run.lock").unlink()
-        last = max(record["time_ms"] for record in self.records()[:-1])
-        records = metrics_of(self.records()[:-1])
+        last = max(record["time_ms"] for record in self.records[:-1])
+        records = metrics_of(self.records[:-1])
         for silence_ms, goes_on in ((1_000, True), (500_000, True), (700_000, False)):
             state = watch.state_of(records, watch.is_locked(folder), last + silence_ms)
             self.assertEqual(state[1:], (goes_on, 0 if goes_on else 137))
@@ -200,40 +181,26 @@ class Ends(RunOnce):
         self.assertIn(watch.is_locked(folder), (None, False))
 
 
-class LiveView(RunCase):
+class LiveView(ToolCase):
     def test_redraws_until_the_run_ends(self):
         for killed in (False, True):
-            self.train(BERTHA)
-            folder = self.scratch / f"live_{killed}"
-            with subprocess.Popen(
-                    [BERTHA, "train", "--config", self.scratch / "config.yaml", "--set",
-                     f"log.run_dir={folder}", "--set", "train.max_steps=600"],
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            folder = self.folder / f"live_{killed}"
+            words = ("--config", self.config(), "--output-dir", folder, "--set", "train.max_steps=600")
+            with subprocess.Popen([BERTHA, "train", *words], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) as run:
                 while not (folder / "metrics.jsonl").exists():
                     self.assertIsNone(run.poll())
                     time.sleep(0.05)
-                leader, follower = pty.openpty()
-                view = subprocess.Popen([sys.executable, "-B", "-m", "bertha_tools.main", "watch",
-                                         folder, "--every", "0.2"], stdout=follower,
-                                        env=environment(TERM="xterm"))
-                os.close(follower)
-                shown = ""
-                while chunk := read_some(leader):
-                    shown += chunk
+
+                def seen(shown):
                     if killed and "running" in shown:
                         run.send_signal(signal.SIGKILL)
-                os.close(leader)
-                self.assertEqual(view.wait(), 137 if killed else 0, shown[-2000:])
+
+                code, shown = on_terminal(80, "watch", folder, "--every", "0.2", seen=seen)
+                self.assertEqual(code, 137 if killed else 0, shown[-2000:])
             self.assertIn("running", shown)
             self.assertIn("ended without recording why" if killed else "ended as planned", shown)
             self.assertGreater(len(re.findall("\x1b\\[1A", shown)), 1)
-
-
-def read_some(leader):
-    try:
-        return os.read(leader, 65536).decode(errors="replace")
-    except OSError:  # the other end is closed
-        return ""
 
 
 class TimeToTarget(unittest.TestCase):

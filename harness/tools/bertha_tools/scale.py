@@ -1,7 +1,5 @@
 """Predicts steps of a recipe on any number of H200s: the model of step_model.py over the report of
-`bertha plan --json -` and the configuration of `bertha config show --json -`.
-
-A saved report of plan needs no program if it has the configuration as "config": {key: value}.
+`bertha plan --json -`, which a saved one replaces.
 """
 import json
 import math
@@ -59,21 +57,17 @@ def network_of(text):
 
 def read_plan(options):
     """The report of plan and the configuration as {key: value}."""
-    words, plan = program.configuration(options), None
-    if options.plan:
-        if not os.path.isfile(options.plan):
-            raise Refused(DATA, f"{run_folder.printable(options.plan)}: is not a file; write it "
-                          "with `bertha plan --json FILE`")
+    words = program.configuration(options)
+    if options.plan and words:
+        raise Refused(USAGE, "--plan: a saved report has its configuration; leave out --config and --set")
+    if not options.plan:
+        plan = program.report_of([program.find(options.bertha), "plan", *words, "--json", "-"])
+    elif os.path.isfile(options.plan):
         with open(options.plan, "rb") as file:
             plan = json.load(file)
-        if "config" not in plan and not words:
-            raise Refused(USAGE, f"{run_folder.printable(options.plan)}: has no \"config\"; name "
-                          "the configuration as well, with --config or --set")
-    if not plan or "config" not in plan:
-        bertha = program.find(options.bertha)
-        plan = plan or program.report_of([bertha, "plan", *words, "--json", "-"])
-        shown = program.report_of([bertha, "config", "show", *words, "--json", "-"])
-        plan["config"] = {key: entry["value"] for key, entry in shown["keys"].items()}
+    else:
+        raise Refused(DATA, f"{run_folder.printable(options.plan)}: is not a file; write it with "
+                      "`bertha plan --json FILE`")
     return plan, plan["config"]
 
 
@@ -149,9 +143,7 @@ def run_of(plan, config, recipe, ranks, step_ms):
     steps = (samples - 1) // config["train.global_batch_seqs"] + 1 if to_target else plan["steps"]
     count = sum(at <= samples for at in evals.values()) if to_target \
         else len(evals) + (steps not in evals)
-    found = seq_lengths.of_manifest(config["data.eval"])
-    eval_seqs = min(found[0] if found else 10_000, config["eval.max_samples"] or math.inf)
-    of_rank, batch = math.ceil(eval_seqs / ranks), config["eval.batch_seqs"]
+    of_rank, batch = math.ceil(plan["eval_seqs"] / ranks), config["eval.batch_seqs"]
     rows = step_model.round_up(min(of_rank, batch) * recipe.mean_tokens, step_model.ROW_MULTIPLE)
     forward_ms = step_model.FORWARD_SHARE * step_model.pass_ms(
         recipe.shape, rows, recipe.squared_per_token, recipe.precision)
@@ -163,7 +155,7 @@ def run_of(plan, config, recipe, ranks, step_ms):
 
 
 def predict(plan, config, histogram, ranks, options):
-    """A row, with the names that "time" has in the report of plan."""
+    """A row of the report."""
     recipe = recipe_of(config, histogram)
     may_copy = min(ranks, options.ranks_per_node) <= MOST_COPY_RANKS
     cluster = step_model.Cluster(ranks, options.ranks_per_node, *network_of(options.network),
@@ -231,7 +223,7 @@ def run(options):
         raise Refused(USAGE, "--ranks-per-node and --tokens-per-rank: want numbers above 0")
     try:
         plan, config = read_plan(options)
-        histogram = seq_lengths.of_config(config)
+        histogram = plan["token_length_histogram"]
         rows = [predict(plan, config, histogram, ranks, options)
                 for ranks in ranks_of(config, options)]
     # A saved report may hold anything.

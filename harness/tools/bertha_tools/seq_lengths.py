@@ -4,68 +4,10 @@ Lengths of a few steps are drawn and assigned as data/pipeline/synthetic_steps.c
 bit, so that a prediction does not depend on who makes it. A histogram is a list: element t counts
 the sequences of t tokens.
 """
-import json
-import pathlib
-
 import numpy
 
-from bertha_tools.errors import DATA, Refused
-from bertha_tools.run_folder import printable
-
-# {tokens: how many of 10,000 MLPerf training samples are no longer than that}
-# Source: 16,279,552 samples, Krell et al., arXiv:2107.02027.
-PUBLISHED = {32: 359, 64: 1759, 96: 2897, 128: 3694, 160: 4317, 192: 4834, 224: 5276, 256: 5663,
-             288: 6003, 320: 6308, 352: 6584, 384: 6836, 416: 7067, 448: 7280, 480: 7477, 511: 7657,
-             512: 10000}
-SHORTEST_PUBLISHED = 5
 STEPS = 8
 MASK_32, MASK_64 = 2**32 - 1, 2**64 - 1
-
-
-def published():
-    histogram, first, before = [0] * SHORTEST_PUBLISHED, SHORTEST_PUBLISHED, 0
-    for tokens, seqs in PUBLISHED.items():
-        count = tokens - first + 1
-        histogram += [100_000 * (seqs - before) // count] * count
-        first, before = tokens + 1, seqs
-    return histogram
-
-
-def of_manifest(folder):
-    """(samples, histogram) of a data folder; None if it has no manifest or no sample."""
-    path = pathlib.Path(folder or "/dev/null") / "manifest.json"
-    if not path.is_file():
-        return None
-    try:
-        manifest = json.loads(path.read_bytes())
-        samples = sum(int(shard["samples"]) for shard in manifest["shards"])
-        histogram = [int(count) for count in manifest["token_length_histogram"]]
-    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
-        raise Refused(DATA, f"{printable(path)}: cannot be read ({printable(error)}); make it "
-                      "again with `bertha data verify`") from None
-    return (samples, histogram) if samples > 0 and sum(histogram) > 0 else None
-
-
-def of_file(path):
-    """A count on each line, for lengths 1, 2, 3, ...; or a length and its count."""
-    rows = numpy.loadtxt(path, dtype=int, ndmin=2)
-    lengths = rows[:, 0] if rows.shape[1] == 2 else 1 + numpy.arange(len(rows))
-    return numpy.bincount(lengths, rows[:, -1])
-
-
-def of_config(config):
-    """The lengths of data.train by its manifest. Without one, the published lengths if sequences
-    may be as long as those, and otherwise all at full length.
-    """
-    longest = config["data.max_seq_tokens"]
-    if config["data.synthetic"]:
-        path = config["data.synthetic_lengths"]
-        return of_file(path) if path else [int(t >= min(8, longest)) for t in range(longest + 1)]
-    found = of_manifest(config["data.train"])
-    if found:
-        return found[1]
-    histogram = published()
-    return histogram if longest == len(histogram) - 1 else [0] * longest + [1]
 
 
 def means_of(histogram, longest):

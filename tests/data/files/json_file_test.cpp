@@ -57,14 +57,6 @@ TEST(ParseJson, CountsListsSideBySideOnce) {
   EXPECT_EQ(parse_json("[" + repeated("[],{},", 1000) + "0]").size(), 2001u);
 }
 
-TEST(WholeNumber, TakesWhat64BitsHold) {
-  EXPECT_EQ(whole_number(parse_json("-9223372036854775808")), INT64_MIN);
-  EXPECT_EQ(whole_number(parse_json("9223372036854775807")), INT64_MAX);
-  for (const char* text : {"9223372036854775808", "1e3", "3.0", "1e300", "\"3\"", "null", "[3]"}) {
-    EXPECT_THROW(whole_number(parse_json(text)), JsonError) << text;
-  }
-}
-
 TEST(ParseJson, SaysWhereTextThatIsNoJsonIsWrong) {
   EXPECT_THAT(json_error_of("{\"a\": 1,\n oops}"), StartsWith("parse error at line 2, column 2"));
   EXPECT_THAT(json_error_of(""), StartsWith("parse error at line 1"));

@@ -1,4 +1,5 @@
 #include "harness/cli/parse.h"
+#include "harness/cli/tools.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ Outcome outcome(const Words& words) {
 
 TEST(Parse, KnowsEveryCommand) {
   const std::vector<Words> all = all_commands();
-  for (const Words& known : {Words{"train"}, {"submit"}, {"data", "pack"}, {"bench", "kernels"}}) {
+  for (const Words& known : {Words{"train"}, {"fill"}, {"data", "pack"}, {"bench", "kernels"}}) {
     EXPECT_THAT(all, testing::Contains(known));
   }
 }
@@ -64,7 +65,8 @@ TEST(Parse, TheNameOfAnotherCommandBehindOneIsNoCommand) {
       for (const Words& more : {Words{name}, Words{"x", name}}) {
         if (std::count(all.begin(), all.end(), with(command, {more.front()})) > 0) continue;
         const Words line = with(command, more);
-        if (line.front() == "help") continue;
+        const std::string& first = line.front();
+        if (first == "help" || std::ranges::count(tool_names(), first) > 0) continue;
         const Outcome found = outcome(line);
         if (found.error.empty()) {
           EXPECT_EQ(found.command, joined(command)) << joined(line);
@@ -103,7 +105,7 @@ TEST(Parse, TellsWhichCommandsRunOnRanks) {
     return line.runs_on_ranks();
   };
   for (const char* const line : {"train", "-q train", "eval --checkpoint x", "bench loadr",
-                                 "bench step --help", "help train", "encode", "train plan"}) {
+                                 "bench step --help", "help train", "fill", "train plan"}) {
     EXPECT_TRUE(on_ranks(split(line))) << line;
   }
   for (const char* const line : {"", "plan", "data train", "config show train", "--version", "x"}) {
@@ -218,6 +220,7 @@ TEST(Parse, EveryCommandInTheReadmesParses) {
     for (const Words& words : examples_in(text)) {
       ++count;
       if (std::count(all.begin(), all.end(), words) > 0) continue;  // the command is only named
+      if (std::ranges::count(tool_names(), words.front()) > 0) continue;  // harness/tools has it
       EXPECT_EQ(outcome(words).error, "") << name << ": bertha " << joined(words);
     }
   }

@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "harness/config/keys.h"
+#include "harness/config/load.h"
 #include "kernels/base/error.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/error_of.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"
@@ -245,8 +247,8 @@ TEST(LoadConfig, AWrongTypeSaysWhatWasFoundAndWanted) {
             "--set optimizer.beta_1=high: optimizer.beta_1: found \"high\", want a number");
   EXPECT_EQ(error_of_set("optimizer.beta_1=nan"),
             "--set optimizer.beta_1=nan: optimizer.beta_1: found \"nan\", want a number");
-  EXPECT_EQ(error_of_set("log.plots=maybe"),
-            "--set log.plots=maybe: log.plots: found \"maybe\", want true or false");
+  EXPECT_EQ(error_of_set("log.tensorboard=maybe"),
+            "--set log.tensorboard=maybe: log.tensorboard: found \"maybe\", want true or false");
   EXPECT_EQ(
       error_of_set("train.max_steps="),
       "--set train.max_steps=: train.max_steps: found \"\", want an integer (64k and 1.5M are "
@@ -333,6 +335,21 @@ TEST(LoadConfig, AnUnknownKeyHidesNoContradictionOfOtherKeys) {
   // It may have been meant for any of them.
   EXPECT_THAT(error_of(folder, {}, {"zzzzzzzz=1", "model.heads=7"}),
               Not(HasSubstr("does not divide")));
+}
+
+/// Files of earlier versions list every key that these had.
+TEST(Load, ARetiredKeyIsAWarningAndNothingElse) {
+  const TempFolder folder;
+  const CapturedLog log;
+  const std::string file = folder.write("old.yaml", "log: {plots: false, run_name: a}\n");
+  const LoadedConfig loaded = load_config({file}, {{"log.plots=true", "--set log.plots=true"}});
+  EXPECT_EQ(loaded.config.log.run_name, "a");
+  ASSERT_EQ(log.lines.size(), 2u);
+  EXPECT_EQ(log.lines[0].level, LogLevel::kWarning);
+  EXPECT_THAT(log.lines[0].text, testing::EndsWith("old.yaml:1:7: log.plots does nothing any more: "
+                                                   "bertha-tools plot draws the curves of a run"));
+  EXPECT_THAT(log.lines[1].text,
+              testing::StartsWith("--set log.plots=true: log.plots does nothing"));
 }
 
 }  // namespace

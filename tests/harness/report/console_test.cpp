@@ -31,27 +31,22 @@ StepRecord cpu_step(int64_t step) {
 
 TEST(Console, AStepIsOneReadableLine) {
   EXPECT_EQ(
-      step_line(cpu_step(120), test::test_facts(), {.columns = 160}),
+      step_line(cpu_step(120), test::test_facts(), 160),
       "step   120/6,700  mlm loss -1.750  accuracy 1.200  nsp loss 0.750  learning rate 2.3e-4  "
       "norm  0.93   62 ms  6.27k seq/s  1.50M tok/s  end  3m31s");
 }
 
 TEST(Console, AWideTerminalHasWholeWordsAndAllFields) {
-  const Estimate target{.low = 120, .middle = 180, .high = 300};
-  EXPECT_EQ(step_line(test::test_step(7), gpu_facts(), {.columns = 400, .target_seconds = target}),
+  EXPECT_EQ(step_line(test::test_step(7), gpu_facts(), 400),
             "step     7/6,700  mlm loss  9.550  accuracy 0.070  nsp loss 0.750  "
             "learning rate 3.4e-4  gradient norm  0.93  skipped 2   62 ms/step  (data 0.2, forward "
             " 18, backward  35, exchange 4.5, optimizer 3.1)  6.27k sequences/s  1.50M tokens/s  "
-            "MFU 50%  5.20k watts  1755 MHz  memory 64.0 GiB  target in 3m (2 to 5m)  "
-            "end in  3m31s");
+            "MFU 50%  5.20k watts  1755 MHz  memory 64.0 GiB  end in  3m31s");
 }
 
 TEST(Console, ANarrowTerminalHasTheMostImportantFields) {
-  const Estimate target{.low = 120, .middle = 180, .high = 300};
-  EXPECT_EQ(step_line(test::test_step(7), gpu_facts(), {.columns = 80}),
+  EXPECT_EQ(step_line(test::test_step(7), gpu_facts(), 80),
             "step     7/6,700  mlm loss  9.550  acc 0.070  6.27k seq/s  end  3m31s");
-  EXPECT_EQ(step_line(cpu_step(7), gpu_facts(), {.columns = 80, .target_seconds = target}),
-            "step     7/6,700  mlm  9.550  acc 0.070  target 3m (2-5m)  end  3m31s");
 }
 
 TEST(Console, FieldsStandBelowThoseOfTheLineBefore) {
@@ -65,21 +60,21 @@ TEST(Console, FieldsStandBelowThoseOfTheLineBefore) {
     early.mlm_loss = 10.123;
     late.mlm_loss = 9.5;
     late.learning_rate = 1e-5;
-    const std::string one = step_line(early, test::test_facts(), {.columns = columns});
-    const std::string other = step_line(late, test::test_facts(), {.columns = columns});
+    const std::string one = step_line(early, test::test_facts(), columns);
+    const std::string other = step_line(late, test::test_facts(), columns);
     EXPECT_EQ(one.size(), other.size()) << one << "\n" << other;
     for (const char* word : {"acc", "seq", "end"}) EXPECT_EQ(one.find(word), other.find(word));
   }
 }
 
 TEST(Console, SkippedStepsShowOnlyWhenThereAreAny) {
-  EXPECT_THAT(step_line(test::test_step(1), test::test_facts(), {}), HasSubstr("skip 2  "));
-  EXPECT_THAT(step_line(cpu_step(1), test::test_facts(), {}), Not(HasSubstr("skip")));
+  EXPECT_THAT(step_line(test::test_step(1), test::test_facts(), 160), HasSubstr("skip 2  "));
+  EXPECT_THAT(step_line(cpu_step(1), test::test_facts(), 160), Not(HasSubstr("skip")));
 }
 
 TEST(Console, UtilizationShowsOnlyWhereThePeakIsKnown) {
-  EXPECT_THAT(step_line(cpu_step(1), test::test_facts(), {}), Not(HasSubstr("MFU")));
-  EXPECT_THAT(step_line(cpu_step(1), gpu_facts(), {}), HasSubstr("MFU 50%"));
+  EXPECT_THAT(step_line(cpu_step(1), test::test_facts(), 160), Not(HasSubstr("MFU")));
+  EXPECT_THAT(step_line(cpu_step(1), gpu_facts(), 160), HasSubstr("MFU 50%"));
 }
 
 StepRecord widest_step() {
@@ -107,14 +102,9 @@ TEST(Console, ALineFitsFrom80ColumnsUpward) {
   facts.max_steps = 99'999;
   StepRecord record = widest_step();
   for (const int64_t columns : {80, 100, 130, 160, 200, 300}) {
-    for (const bool is_estimated : {false, true}) {
-      StepLineLayout layout{.columns = columns};
-      if (is_estimated) layout.target_seconds = {.low = 2000, .middle = 50'000, .high = 900'000};
-      const std::string line = step_line(record, facts, layout);
-      EXPECT_LE(line.size() + 9, static_cast<size_t>(columns)) << line;
-      EXPECT_THAT(line, testing::EndsWith("23h59m"));
-      EXPECT_EQ(line.find("(33m") != std::string::npos, is_estimated) << line;
-    }
+    const std::string line = step_line(record, facts, columns);
+    EXPECT_LE(line.size() + 9, static_cast<size_t>(columns)) << line;
+    EXPECT_THAT(line, testing::EndsWith("23h59m"));
   }
 }
 
@@ -129,10 +119,10 @@ TEST(Console, AnEvaluationNamesTheTargetWhenThereIsOne) {
 
 TEST(Console, AHeadThatIsNotTrainedHasNoFigures) {
   const StepRecord step = test::without_next_sentence(cpu_step(120));
-  EXPECT_EQ(step_line(step, test::test_facts(), {.columns = 160}),
+  EXPECT_EQ(step_line(step, test::test_facts(), 160),
             "step   120/6,700  mlm loss -1.750  accuracy 1.200  learning rate 2.3e-4  "
             "gradient norm  0.93   62 ms/step  6.27k sequences/s  1.50M tok/s  end  3m31s");
-  EXPECT_EQ(step_line(step, test::test_facts(), {.columns = 80}),
+  EXPECT_EQ(step_line(step, test::test_facts(), 80),
             "step   120/6,700  mlm loss -1.750  acc 1.200  6.27k seq/s  end  3m31s");
   const EvalRecord eval = test::without_next_sentence(test::test_eval(335, 0.56125));
   EXPECT_EQ(eval_line(eval, 0.72, 80),
@@ -181,7 +171,6 @@ TEST(Summary, NamesTargetResultSpeedAndPlaces) {
             "  time          3m21s\n"
             "  throughput    382 sequences/s, 20.5k tokens/s\n"
             "  logs          runs/x/metrics.jsonl, runs/x/mllog\n"
-            "  plots         runs/x/plots\n"
             "  checkpoint    runs/x/ckpt/step_00001200\n"
             "  next          bertha eval --config runs/x/resolved.resume1.yaml --checkpoint "
             "runs/x/ckpt/step_00001200\n");
@@ -268,11 +257,9 @@ TEST(Summary, SaysWhatIsMissing) {
   RunSummary run = summary();
   run.accuracy = 0.2499;
   run.checkpoint = "";
-  run.plots = false;
   EXPECT_FALSE(target_reached(run));
   EXPECT_THAT(summary_text(run), HasSubstr("0.2499  (target missed)"));
   EXPECT_THAT(summary_text(run), HasSubstr("checkpoint    none"));
-  EXPECT_THAT(summary_text(run), Not(HasSubstr("plots")));
   run.accuracy.reset();
   EXPECT_THAT(summary_text(run), HasSubstr("never evaluated  (target missed)"));
   EXPECT_FALSE(target_reached(run));

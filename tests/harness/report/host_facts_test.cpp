@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "data/files/text_file.h"
-#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
@@ -78,16 +78,20 @@ TEST(HostFacts, PortsThatAreUpAreCountedBySpeed) {
             "1x Ethernet 100000 Mb/s, 2x InfiniBand 400 Gb/sec (4X NDR)");
 }
 
-TEST(SystemFacts, AFieldOfAnotherKindIsNamed) {
+TEST(SystemFacts, AreWrittenForReaders) {
   const TempFolder folder;
   const std::string path = folder.path("system.json");
-  write_system_facts(path, {.host = {}, .nodes = 4});
-  EXPECT_EQ(read_system_facts(path).nodes, 4);
-  std::string text = read_text_file(path);
-  text.replace(text.find("\"nodes\": 4"), 10, "\"nodes\": 1e300");
-  folder.write("system.json", text);
-  EXPECT_EQ(error_of([&] { read_system_facts(path); }),
-            path + ": field nodes is 1e+300, want a count");
+  SystemFacts facts;
+  facts.host.cores = 96;
+  facts.nodes = 4;
+  facts.accelerator = "NVIDIA H200";
+  facts.versions = {{"bertha", "1.0.0"}};
+  write_system_facts(path, facts);
+  const auto json = nlohmann::json::parse(read_text_file(path));
+  EXPECT_EQ(json["nodes"], 4);
+  EXPECT_EQ(json["host"]["cores"], 96);
+  EXPECT_EQ(json["accelerator"]["name"], "NVIDIA H200");
+  EXPECT_EQ(json["versions"]["bertha"], "1.0.0");
 }
 
 TEST(HostFacts, WhatAMachineDoesNotTellIsLeftOpen) {

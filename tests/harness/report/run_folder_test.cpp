@@ -46,7 +46,7 @@ TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
   EXPECT_EQ(made.earlier_config, "");
   make_parts(made);
   EXPECT_EQ(record_start(made, some_start()), folder.path("run/resolved.yaml"));
-  for (const char* part : {"mllog", "tb", "plots", "logs", "ckpt"}) {
+  for (const char* part : {"mllog", "tb", "logs", "ckpt"}) {
     EXPECT_TRUE(fs::is_directory(made.path + "/" + part)) << part;
   }
   EXPECT_EQ(read_text_file(made.path + "/resolved.yaml"), "train:\n  seed: 7\n");

@@ -36,17 +36,6 @@ TEST(RunLock, IsFreeAtOnceWhenItsHolderIsGone) {
   EXPECT_NO_THROW(RunLock(folder.path(), 0));
 }
 
-TEST(RunLock, CanBeLookedAtWithoutTakingIt) {
-  const TempFolder folder;
-  EXPECT_EQ(is_locked(folder.path()), std::nullopt);
-  {
-    const RunLock lock(folder.path());
-    EXPECT_EQ(is_locked(folder.path()), true);
-  }
-  EXPECT_EQ(is_locked(folder.path()), false);
-  EXPECT_NO_THROW(RunLock(folder.path(), 0));
-}
-
 TEST(RunLock, AFolderThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(error_of([&] { const RunLock lock("/proc/nowhere"); }),
               HasSubstr("/proc/nowhere/run.lock"));

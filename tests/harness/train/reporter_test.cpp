@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/files/text_file.h"
-#include "harness/report/metrics.h"
 #include "harness/report/run_folder.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/captured_log.h"
@@ -54,9 +53,7 @@ TEST(Reporter, AWholeRunLeavesEveryFileOfTheRunFolder) {
   const CapturedLog log;
   const std::string run_dir = run_dir_in(folder);
   run_from(0, 7, run_dir, test::test_config());
-  for (const char* file :
-       {"mllog/result_0.txt", "metrics.jsonl", "plots/loss.svg", "plots/accuracy.svg",
-        "plots/throughput.svg", "plots/learning_rate.svg"}) {
+  for (const char* file : {"mllog/result_0.txt", "metrics.jsonl"}) {
     EXPECT_TRUE(fs::exists(run_dir + "/" + file)) << file;
   }
   EXPECT_EQ(files_in(run_dir + "/tb"), 1);
@@ -108,7 +105,8 @@ TEST(Reporter, TheTargetIsTheOneThatTheDataGive) {
   EXPECT_THAT(log.lines[1].text,
               ::testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
   EXPECT_THAT(log.lines[2].text, testing::HasSubstr(" (target 0.0750) "));
-  EXPECT_EQ(read_metrics(run_dir + "/metrics.jsonl").run.target_accuracy, 0.075);
+  EXPECT_THAT(read_text_file(run_dir + "/metrics.jsonl"),
+              testing::HasSubstr("\"target_accuracy\":0.075}"));
 }
 
 TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
@@ -144,21 +142,22 @@ TEST(Reporter, AResumedRunAppendsMetricsAndStartsAnotherBenchmarkLog) {
   EXPECT_THAT(log.lines[1].text, testing::HasSubstr("result_0.resume1.txt"));
   EXPECT_THAT(log.lines[1].text, testing::HasSubstr("no valid submission"));
 
-  const Metrics metrics = read_metrics(run_dir + "/metrics.jsonl");
-  ASSERT_EQ(metrics.steps.size(), 9u);
-  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(metrics.steps[i].step, static_cast<int64_t>(i) + 1);
+  std::vector<int64_t> steps;
+  for (const std::string& line : test::lines_of(run_dir + "/metrics.jsonl")) {
+    const auto record = nlohmann::json::parse(line);
+    if (record["kind"] == "step") steps.push_back(record["step"]);
+  }
+  EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9));
 }
 
-TEST(Reporter, SwitchesTurnOffTensorBoardAndPlots) {
+TEST(Reporter, AKeyTurnsOffTensorBoard) {
   const TempFolder folder;
   const CapturedLog log;
   const std::string run_dir = run_dir_in(folder);
   Config config = test::test_config();
   config.log.tensorboard = false;
-  config.log.plots = false;
   run_from(0, 1, run_dir, config);
   EXPECT_EQ(files_in(run_dir + "/tb"), 0);
-  EXPECT_EQ(files_in(run_dir + "/plots"), 0);
 }
 
 TEST(Reporter, AFolderThatIsMissingIsNamedInTheError) {

@@ -1,7 +1,6 @@
-#include "harness/plan/token_balance.h"
+#include "harness/plan/seq_lengths.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace bertha {
 
@@ -43,22 +42,6 @@ LengthMeans means_of(const LengthHistogram& lengths, int64_t max_seq_tokens) {
     means.squared_tokens /= seqs;
   }
   return means;
-}
-
-TokenBalance balance_of(const SyntheticSteps& steps, int64_t row_multiple) {
-  constexpr int64_t kSteps = 8;
-  const auto micro_batches = static_cast<double>(steps.micro_batches_per_step);
-  const auto multiple = static_cast<double>(row_multiple);
-  TokenBalance balance;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    const SyntheticPlan plan = plan_synthetic_step(steps, step);
-    const double most = static_cast<double>(plan.most_tokens_per_rank) / micro_batches;
-    balance.mean_tokens +=
-        static_cast<double>(plan.num_tokens_global) / (steps.num_ranks * micro_batches) / kSteps;
-    balance.most_tokens += most / kSteps;
-    balance.most_rows += std::ceil(most / multiple) * multiple / kSteps;
-  }
-  return balance;
 }
 
 }  // namespace bertha
