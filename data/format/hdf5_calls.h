@@ -42,8 +42,8 @@ struct ReadCall {
 
 /// False where it was a damaged file that made the library ask for more than there can be.
 inline bool memory_is_short() {
-  constexpr size_t kProbe_bytes = size_t{64} << 20;
-  void* volatile probe = std::malloc(kProbe_bytes);  // volatile, or both calls are left out
+  constexpr size_t kProbeBytes = size_t{64} << 20;
+  void* volatile probe = std::malloc(kProbeBytes);  // volatile, or both calls are left out
   std::free(probe);
   return probe == nullptr;
 }

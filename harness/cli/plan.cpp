@@ -174,7 +174,7 @@ void print_missing(const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) print_text("  " + sentence + '\n');
 }
 
-/// Of the evaluation set: what its manifest says and eval.max_samples leaves, or the benchmark's.
+/// Sequences of an evaluation, by the manifest and eval.max_samples; else the benchmark's number.
 int64_t eval_seqs(const Config& config) {
   constexpr int64_t kBenchmarkSeqs = 10'000;
   const auto manifest = manifest_of(config.data.eval);

@@ -35,7 +35,7 @@ struct TokenizedLine {
   std::vector<int16_t> masked;  // places of [MASK]
 };
 
-/// Of each [MASK] of a line.
+/// The logits of each [MASK] in a line.
 struct MaskLogits {
   std::vector<float> values;  // [M, V]
   int64_t vocab_rows = 0;     // V: the vocabulary, padded

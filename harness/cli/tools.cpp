@@ -26,7 +26,7 @@ constexpr Retired kRetired[] = {
     {"completion", "bertha COMMAND --help"},
     {"man", "bertha --help"}};
 
-/// Runs it in this process. Returns where there is no such program.
+/// Replaces this process by the program. Returns if there is no such program.
 void run(const std::string& program, const std::vector<std::string>& arguments) {
   std::string name = program;
   std::vector<char*> words{name.data()};

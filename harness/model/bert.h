@@ -78,8 +78,8 @@ class Bert {
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();
 
-  /// Of the last forward_eval(), on the device: io [M, V], valid until the next upload. Rows beyond
-  /// the masked tokens are padding; V is padded.
+  /// Logits of the last forward_eval(), on the device: io [M, V], valid until the next upload. Rows
+  /// beyond the masked tokens are padding; V is padded.
   View mlm_logits() const;
 
   /// named_activations() of the last forward_train(), until the next upload.

@@ -37,7 +37,7 @@ std::string bytes_text(int64_t bytes);
 
 /// Columns that UTF-8 text of letters one column wide takes in a terminal.
 int64_t columns_of(const std::string& text);
-/// The text with blanks in front up to so many columns; never cut.
+/// Pads the text with blanks in front to that many columns; never cuts it.
 std::string right_aligned(const std::string& text, int64_t columns);
 
 /// "  steps       1,200": a line in which the value begins behind so many columns, or behind a

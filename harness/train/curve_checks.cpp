@@ -10,10 +10,10 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kFallingRecords = 17;  // of a loss scale: sixteen times lower than before
+constexpr size_t kFallingRecords = 17;  // a loss scale that is lower sixteen times in a row
 constexpr size_t kEqualEvals = 3;
 
-/// Of a run that goes back to a checkpoint, the records after it are no more.
+/// Replaces the records that a run makes again after going back to a checkpoint.
 template <class Record>
 void append(const Record& record, size_t most, std::vector<Record>& records) {
   std::erase_if(records, [&](const Record& earlier) { return earlier.step >= record.step; });

@@ -24,7 +24,7 @@ class CurveChecks {
  private:
   void add(const char* fault, const std::string& text, std::vector<std::string>& sentences);
 
-  double guessing_loss_ = 0;  // that of random weights: ln(vocabulary)
+  double guessing_loss_ = 0;  // ln(vocabulary), the loss of random weights
   int64_t first_step_ = 0;
   std::string start_weights_;
   std::set<std::string> named_;

@@ -160,11 +160,10 @@ def run(words, extra=None, cwd=None, preexec_fn=None):
 
 
 def with_tools(folder):
-    """An environment with the bertha-tools of this checkout in its PATH, for commands that go to them.
-    The Python of the test runs them: it has to have their packages."""
+    """An environment whose PATH has the bertha-tools of this checkout, run by the Python of the test."""
     folder.mkdir()
-    program = folder / "bertha-tools"
     words = [f"PYTHONPATH={LAUNCH.parent}/harness/tools", sys.executable, "-B", "-m", "bertha_tools.main"]
+    program = folder / "bertha-tools"
     program.write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n')
     program.chmod(0o755)
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
