@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 
 from tool_case import (BERT_LARGE, ESCAPES, SMALL_MODEL, ToolCase, evaluations, main, on_terminal,
                        run_records, step, tool, write)
-from bertha_tools import run_folder
+from bertha_tools import compare
 
 # name: (records, settings)
 INVENTED = {
@@ -105,7 +105,7 @@ class Compare(ToolCase):
 
     def test_odd_files_are_refused_in_one_sentence(self):
         self.assertRegex(self.refusal(4, "compare", "/nowhere"), "/nowhere.*no such folder")
-        self.assertRegex(self.refusal(2, "compare", self.runs[0], "-o", "chart.pdf"), r"chart\.pdf.*\.svg")
+        self.assertRegex(self.refusal(2, "compare", self.runs[0], "-o", "chart.gif"), r"chart\.gif.*\.svg")
         self.assertIn("metrics.jsonl", self.refusal(4, "compare", self.folder))
         odd = self.folder / "odd"
         shutil.copytree(self.runs[0], odd)
@@ -126,7 +126,7 @@ class Compare(ToolCase):
         path = self.folder / "commented.yaml"
         path.write_text('# all\nmodel:\n  layers: 2   # default\n  name: "a # b"  # x\n\nlog:\n'
                         '  run_dir: ""\n')
-        self.assertEqual(run_folder.read_settings(path), {
+        self.assertEqual(compare.read_settings(path), {
             "model.layers": "2", "model.name": '"a # b"', "log.run_dir": '""'})
 
 

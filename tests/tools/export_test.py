@@ -258,7 +258,7 @@ class Export(ToolCase):
 
     @needs_mlflow
     def test_services_that_cannot_be_used_are_sentences(self):
-        self.assertIn("cannot make this folder", self.export(self.folder, "--mlflow", self.metrics, code=4))
+        self.assertIn("File exists", self.export(self.folder, "--mlflow", self.metrics, code=4))
         copy = self.folder / "copy"
         copy.mkdir()
         (copy / "wandb").symlink_to(self.folder)

@@ -111,9 +111,12 @@ class Timeline(ToolCase):
 
     def test_pictures_of_other_kinds(self):
         self.write()
-        for name, begin in (("step.png", b"\x89PNG"), ("step.pdf", b"%PDF")):
+        for name, begin in (("step.png", b"\x89PNG"), ("step.pdf", b"%PDF"), ("step.svg", b"<?xm")):
             self.tool("timeline", self.sqlite, "--output", self.folder / name)
-            self.assertEqual((self.folder / name).read_bytes()[:4], begin)
+            self.tool("timeline", self.sqlite, "--output", self.folder / f"again_{name}")
+            first = (self.folder / name).read_bytes()
+            self.assertEqual(first[:4], begin)
+            self.assertEqual((self.folder / f"again_{name}").read_bytes(), first, name)
 
     def test_what_is_no_such_report_is_refused(self):
         self.sqlite.write_text("no database, but some text that is longer than a header of one")

@@ -3,9 +3,9 @@ import glob
 import os
 
 from bertha_tools import diagnose, metrics
-from bertha_tools.errors import COMPLIANCE, DATA, SUCCESS, USAGE, Refused, warn
-from bertha_tools.output import print_table
-from bertha_tools.run_folder import add_json_option, counted, fixed, printable, write_json
+from bertha_tools.errors import (COMPLIANCE, DATA, SUCCESS, USAGE, Refused, say, warn,
+                                 within)
+from bertha_tools.output import add_json_option, counted, fixed, print_table, write_json
 
 DESCRIPTION = "Checks benchmark logs by the official rules of MLPerf BERT; code 8 if one is broken."
 EXAMPLES = (
@@ -19,13 +19,13 @@ LOG_OF_A_RUN = os.path.join("mllog", "result_0.txt")
 
 
 def bad_file(path, sentence):
-    return Refused(DATA, f"{printable(path)}: {sentence}")
+    return Refused(DATA, f"{path}: {sentence}")
 
 
 def add_rule_options(parser):
     parser.add_argument("--ruleset", choices=("4.0.0", "5.0.0"), default="5.0.0",
                         help="rule set to check by (default 5.0.0, the last that has BERT)")
-    parser.add_argument("--target", "--target-accuracy", type=float, default=0.72,
+    parser.add_argument("--target", "--target-accuracy", type=within(0, 1, float), default=0.72,
                         metavar="ACCURACY",
                         help="accuracy that some evaluation has to reach (default 0.720)")
 
@@ -61,53 +61,40 @@ def result_files(path):
         return files or [os.path.join(path, LOG_OF_A_RUN)]
     if runs := runs_in(path):
         raise bad_file(path, f"contains {counted(len(runs), 'run folder')} and is not one itself; "
-                       f"name each run to check, such as {printable(runs[0])}")
+                       f"name each run to check, such as {runs[0]}")
     raise bad_file(path, f"is a folder with neither {LOG_OF_A_RUN}, as a run folder has, nor "
                    "result_*.txt; name a run folder or a log")
 
 
-def print_findings(log):
-    for finding in log.findings:
-        where = f"{log.path}:{finding['line']}" if finding["line"] else log.path
-        print(printable(f"{where}: {finding['level']}: {finding['text']}"))
+def print_findings(logs):
+    for log in logs:
+        for finding in log.findings:
+            where = f"{log.path}:{finding['line']}" if finding["line"] else log.path
+            say(f"{where}: {finding['level']}: {finding['text']}")
 
 
 def print_log(log, rules):
-    print_findings(log)
+    print_findings([log])
     errors = sum(finding["level"] == "error" for finding in log.findings)
-    print(f"{printable(log.path)}: {counted(len(log.records), 'record')}, "
-          f"{counted(errors, 'error')}: {'complies' if log.passed else 'does not comply'} "
-          f"{rules.text()}")
+    say(f"{log.path}: {counted(len(log.records), 'record')}, {counted(errors, 'error')}: "
+        f"{'complies' if log.passed else 'does not comply'} {rules}")
 
 
 def print_package(logs, package, rules):
     """Findings, a table of the runs and the verdict on all of them."""
-    for log in logs:
-        print_findings(log)
+    print_findings(logs)
     print_table(("run", "complies", "status", "samples", "best accuracy", "minutes"),
                 [(log.path, "yes" if log.passed else "no", log.status or "-",
                   "-" if log.samples is None else fixed(log.samples, 0),
                   fixed(log.best_accuracy, 4), fixed(log.minutes, 3)) for log in logs])
-    print("RCP     ", package.convergence)
-    print("score   ", "none" if package.score_minutes is None else
-          f"{package.score_minutes:.3f} minutes (olympic mean, times {package.factor:.4f})")
+    score = "none" if package.score_minutes is None else \
+        f"{package.score_minutes:.3f} minutes (olympic mean, times {package.factor:.4f})"
+    say(f"RCP      {package.convergence}\nscore    {score}")
     for level, texts in (("warning", package.warnings), ("error", package.errors)):
         for text in texts:
-            print(f"{level}: {printable(text)}")
-    print(f"verdict  {counted(len(logs), 'result file')}: "
-          f"{'comply' if package.passed else 'do not comply'} {rules.text()}")
-
-
-def report_of(logs, package, rules):
-    report = {"rule_set": rules.rule_set, "target_accuracy": rules.target, "logs": [
-        {"path": log.path, "passed": log.passed, "records": len(log.records),
-         "reached_target": log.reaches(rules.target), "findings": log.findings,
-         "best_accuracy": log.best_accuracy, "samples_to_target": log.samples,
-         "minutes": log.minutes} for log in logs]}
-    if package:
-        report.update(errors=package.errors, warnings=package.warnings,
-                      score_minutes=package.score_minutes)
-    return report
+            say(f"{level}: {text}")
+    say(f"verdict  {counted(len(logs), 'result file')}: "
+        f"{'comply' if package.passed else 'do not comply'} {rules}")
 
 
 def curve_remarks(log):
@@ -116,11 +103,10 @@ def curve_remarks(log):
     if folder != "mllog" or not os.path.isfile(os.path.join(run, metrics.FILE_NAME)):
         return []
     try:
-        remarks = diagnose.examine(metrics.read(run))
+        return diagnose.remarks_on(run, metrics.read(run))
     except Refused as refused:  # the verdict on the log does not depend on it
         warn(refused)
         return []
-    return [{"path": run, "shape": shape, "text": text} for shape, text in remarks]
 
 
 def run(options):
@@ -128,19 +114,25 @@ def run(options):
     files = [file for path in options.paths for file in result_files(path)]
     for file in files:
         if files.count(file) > 1:
-            raise Refused(USAGE, f"{printable(file)} is given twice; name every log once")
+            raise Refused(USAGE, f"{file} is given twice; name every log once")
     rules = mllog.Rules(options.ruleset, options.target, options.samples_from == "train_samples")
     logs = [mllog.check_log(file, rules, alone=len(files) == 1) for file in files]
     package = mllog.check_package(logs, rules) if len(files) > 1 else None
     remarks = [remark for log in logs for remark in curve_remarks(log)]
     code = SUCCESS if (package or logs[0]).passed else COMPLIANCE
+    report = {"rule_set": rules.rule_set, "target_accuracy": rules.target, "logs": [
+        {"path": log.path, "passed": log.passed, "records": len(log.records),
+         "reached_target": log.reaches(rules.target), "findings": log.findings,
+         "best_accuracy": log.best_accuracy, "samples_to_target": log.samples,
+         "minutes": log.minutes} for log in logs], "curve_remarks": remarks}
+    if package:
+        report |= {"errors": package.errors, "warnings": package.warnings,
+                   "score_minutes": package.score_minutes}
     if options.json != "-":
         if package:
             print_package(logs, package, rules)
         else:
             print_log(logs[0], rules)
-        for remark in remarks:
-            print(printable("{path}: curve: {shape}: {text}".format(**remark)))
-    write_json(options.json, "check", code,
-               {**report_of(logs, package, rules), "curve_remarks": remarks})
+        diagnose.print_remarks(remarks)
+    write_json(options.json, "check", code, report)
     return code

@@ -6,29 +6,55 @@ not the time between a stop and the next start.
 import math
 import os
 import pathlib
+import re
 import statistics
 
 from bertha_tools import metrics as records
-from bertha_tools import plot
-from bertha_tools.errors import DATA, SUCCESS, USAGE, Refused
-from bertha_tools.run_folder import (add_json_option, count_of, duration, fixed, newest_settings,
-                                     number, printable, read_settings, scaled, short_names,
-                                     target_of, text, write_json)
+from bertha_tools import output, plot
+from bertha_tools.errors import DATA, SUCCESS, USAGE, Refused, say, shortened
+from bertha_tools.metrics import count_of, number, text
+from bertha_tools.output import duration, fixed, scaled
 
 DESCRIPTION = "Compares runs: what they reached, their speed, and the settings that differ."
 EXAMPLES = ("bertha-tools compare runs/quickstart runs/other",
             "bertha-tools compare runs/a runs/b --output accuracy.svg",
             "bertha-tools compare runs/seed-0 runs/seed-1 runs/seed-2 --json -")
+# Of a resolved.yaml as a run writes it: "section:" or "  key: value", and comments.
+LINE = re.compile(r'(?:(?P<section>\w+):|\s+(?P<key>\w+):\s*(?P<value>"(?:[^"\\]|\\.)*"|[^#"]*?))?'
+                  r"\s*(?:#.*)?")
 
 
-def median_speed(metrics):
-    speeds = [number(step, "seqs_per_second") for step in metrics.steps]
-    return statistics.median(speeds or [math.nan])
+def newest_settings(folder):
+    """The resolved*.yaml of the newest start: every start that trains also writes an env*.json."""
+    path, start = pathlib.Path(folder, "resolved.yaml"), 1
+    while os.path.exists(os.path.join(folder, f"env.resume{start}.json")):
+        path, start = pathlib.Path(folder, f"resolved.resume{start}.yaml"), start + 1
+    return path
+
+
+def read_settings(path):
+    """{"section.key": value as written}. The exit code is that of a wrong configuration."""
+    try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise OSError(0, "not a file")
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise Refused(USAGE, f"{path}: cannot be read ({error.strerror}); give a run folder with "
+                             "the settings that the run recorded") from None
+    settings, section = {}, ""
+    for count, line in enumerate(lines, 1):
+        found = LINE.fullmatch(line)
+        if not found or (found["key"] and not section):
+            raise Refused(USAGE, f"{path}: line {count} is {shortened(line.strip())}, want "
+                                 "'section:' or '  key: value'; restore the file of the run")
+        section = found["section"] or section
+        if found["key"]:
+            settings[f"{section}.{found['key']}"] = found["value"]
+    return settings
 
 
 def seconds_until_target(metrics):
     """NaN if the target was missed, or without a target."""
-    target = target_of(metrics)
     seconds = 0
     samples = metrics.first_step * number(metrics.run, "global_batch_seqs", 0)
     for one in metrics.evals:
@@ -36,7 +62,7 @@ def seconds_until_target(metrics):
         seconds += (one["samples"] - samples) / speed if speed > 0 else math.nan
         seconds += number(one, "seconds")
         samples = one["samples"]
-        if 0 < target <= number(one, "mlm_accuracy"):
+        if 0 < metrics.target <= number(one, "mlm_accuracy"):
             return seconds
     return math.nan
 
@@ -44,11 +70,12 @@ def seconds_until_target(metrics):
 def result_of(folder, metrics):
     """The figures of a run, as the JSON report has them."""
     last = metrics.evals[-1] if metrics.evals else {}
+    speeds = [number(step, "seqs_per_second") for step in metrics.steps]
     return {"run_dir": folder, "model": text(metrics.run, "model"),
             "parameters": count_of(metrics.run, "parameters"),
             "samples": metrics.steps[-1]["samples"] if metrics.steps else 0,
-            "seqs_per_second": median_speed(metrics), "target_accuracy": target_of(metrics),
-            "seconds_to_target": seconds_until_target(metrics),
+            "seqs_per_second": statistics.median(speeds or [math.nan]),
+            "target_accuracy": metrics.target, "seconds_to_target": seconds_until_target(metrics),
             "mlm_accuracy": number(last, "mlm_accuracy"), "mlm_loss": number(last, "mlm_loss")}
 
 
@@ -73,54 +100,30 @@ def differing_settings(settings):
     return {key: values for key, values in rows.items() if len(set(values)) > 1}
 
 
-def print_rows(runs, rows):
-    """A table, or a block per row if the table is wider than the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for name in ("", *runs):
-        table.add_column(Text(printable(name)), no_wrap=True)
-    for name, cells in rows.items():
-        table.add_row(*(Text(printable(cell)) for cell in (name, *cells)))
-    console = Console(highlight=False)
-    width = console.measure(table, options=console.options.update_width(100_000)).maximum
-    if not console.is_terminal:
-        console.width = max(width, 1)  # whole lines for a pipe or a file
-    if width <= console.width:
-        console.print(table)
-        return
-    for name, cells in rows.items():
-        console.print(Text(printable(name), style="bold"))
-        for run_name, cell in zip(runs, cells):
-            console.print(Text(printable(f"  {run_name}  {cell}")))
-
-
 def add_arguments(parser):
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
-    parser.add_argument("-o", "--output", metavar="FILE", default="",
-                        help="FILE.svg or FILE.png for the accuracy of all runs by samples")
-    add_json_option(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", type=output.picture,
+                        help="picture of the accuracy of all runs by samples")
+    output.add_json_option(parser)
 
 
 def run(options):
-    if options.output and pathlib.Path(options.output).suffix not in plot.ENDINGS:
-        raise Refused(USAGE, f"--output is {printable(options.output)}, want a name that ends in "
-                             f"{' or '.join(plot.ENDINGS)}")
     for folder in options.runs:
         if not os.path.isdir(folder):
-            raise Refused(DATA, f"{printable(folder)}: no such folder; give the folder of a run")
+            raise Refused(DATA, f"{folder}: no such folder; give the folder of a run")
     runs = [records.read(folder) for folder in options.runs]
     differing = differing_settings([read_settings(newest_settings(one)) for one in options.runs])
     results = [result_of(folder, metrics) for folder, metrics in zip(options.runs, runs)]
-    cells = [cells_of(result, metrics) for result, metrics in zip(results, runs)]
     if options.json != "-":
-        rows = {name: [one[name] for one in cells] for name in cells[0]}
-        print_rows(options.runs, {**rows, **differing})
+        cells = [cells_of(result, metrics) for result, metrics in zip(results, runs)]
+        rows = {**{name: [one[name] for one in cells] for name in cells[0]}, **differing}
+        output.print_table(("", *options.runs), [(name, *row) for name, row in rows.items()],
+                           justify="left")
     if options.output:
-        named = list(zip(short_names(options.runs), runs))
-        plot.write_charts([plot.accuracy_by_samples(named)], options.output)
+        named = list(zip(output.short_names(options.runs), runs))
+        plot.write_picture([plot.accuracy_by_samples(named)], options.output)
         if options.json != "-":
-            print(printable(f"written: {options.output}"))
-    write_json(options.json, "compare", SUCCESS, {"runs": results, "differing_keys": differing})
+            say(f"written: {options.output}")
+    output.write_json(options.json, "compare", SUCCESS,
+                      {"runs": results, "differing_keys": differing})
     return SUCCESS

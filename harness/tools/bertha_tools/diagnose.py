@@ -1,14 +1,15 @@
 """Recognizes known bad shapes in the curve of a run, and compares BERT-large with published runs.
 
-Each shape is a function of the records that returns (name, text) or None: what is seen, and what to
-try next. A figure that is missing or not a number never makes a shape.
+Each shape is a function of the records that returns a text or None: what is seen, and what to try
+next. A figure that is missing or not a number never makes a shape.
 """
+import itertools
 import math
 
 from bertha_tools import metrics as records
-from bertha_tools.errors import SUCCESS
-from bertha_tools.run_folder import (add_json_option, count_of, exponent, fixed, number, printable,
-                                     scaled, target_of, text, write_json)
+from bertha_tools.errors import SUCCESS, say, shortened
+from bertha_tools.metrics import count_of, number, text
+from bertha_tools.output import add_json_option, exponent, fixed, scaled, write_json
 
 DESCRIPTION = "Names known bad shapes of a run's curve, and compares it with published runs."
 EXAMPLES = ("bertha-tools diagnose runs/latest",
@@ -37,7 +38,7 @@ PUBLISHED = (
 def band_of(published):
     """Samples, and the lowest and the highest accuracy of the runs after as many."""
     low, high = ([UNTRAINED_ACCURACY, *(int(value) / 10_000 for value in line.split())]
-                 for line in published[2].split("\n")[1:3])
+                 for line in published[2].strip().split("\n"))
     return [PUBLISHED_SAMPLES * i for i in range(len(low))], low, high
 
 
@@ -49,7 +50,7 @@ def is_benchmark_run(metrics):
     """Whether it is BERT-large, whose parameters depend on padding of the vocabulary, with a target
     near the benchmark's, so that published runs compare."""
     parameters = number(metrics.run, "parameters", 0)
-    return 336_000_000 <= parameters <= 336_500_000 and target_of(metrics) >= 0.70
+    return 336_000_000 <= parameters <= 336_500_000 and metrics.target >= 0.70
 
 
 def published_for(metrics, wanted):
@@ -60,28 +61,33 @@ def published_for(metrics, wanted):
     return None
 
 
-def accuracy_of(record):
-    return number(record, "mlm_accuracy")
+def latest(metrics, count, name):
+    """A figure of the last evaluations, as many as there are."""
+    return [number(one, name) for one in metrics.evals[-count:]]
 
 
-def latest_within(metrics, low, high):
-    """The newest evaluations, as many as have an accuracy within the bounds."""
-    count = 0
-    while count < len(metrics.evals) and low <= accuracy_of(metrics.evals[-1 - count]) <= high:
-        count += 1
-    return metrics.evals[len(metrics.evals) - count:]
+def newest(metrics, name, digits=4):
+    """A figure of the last evaluation, as text."""
+    return fixed(*latest(metrics, 1, name), digits)
 
 
 def are_within(metrics, count, name, low, high):
     """Whether a figure of the last evaluations lies within bounds; not with fewer evaluations."""
-    values = [number(one, name) for one in metrics.evals[-count:]]
+    values = latest(metrics, count, name)
     return len(values) == count and all(low <= value <= high for value in values)
 
 
 def are_steady(metrics, count, name, share):
     """Whether a figure of the last evaluations stays within this share of itself."""
-    highest = max((number(one, name) for one in metrics.evals[-count:]), default=math.nan)
+    highest = max(latest(metrics, count, name), default=math.nan)
     return are_within(metrics, count, name, highest - share * abs(highest), highest)
+
+
+def samples_within(metrics, low, high):
+    """(first, last) samples of the newest evaluations whose accuracy lies within bounds."""
+    inside = list(itertools.takewhile(lambda one: low <= number(one, "mlm_accuracy") <= high,
+                                      reversed(metrics.evals)))
+    return (inside[-1]["samples"], inside[0]["samples"]) if inside else (0, 0)
 
 
 def constant_answer(metrics):
@@ -98,30 +104,24 @@ def score_as_a_constant(metrics, count, least=-math.inf):
 
 def untouched_weights(metrics):
     """Evaluations repeat to the last digit, or BERT-large's stay at the score of its start."""
-    repeats = all(are_steady(metrics, 3, name, 1e-9) for name in ("mlm_accuracy", "mlm_loss"))
-    untrained = latest_within(metrics, UNTRAINED_ACCURACY - 0.002, UNTRAINED_ACCURACY + 0.002)
-    stays = (is_benchmark_run(metrics) and len(untrained) >= 2
-             and untrained[-1]["samples"] >= 100_000)
-    if not (repeats or stays):
-        return None
-    start = ", what the start checkpoint scores without any training" if stays else ""
-    return ("untouched weights",
-            f"the evaluations stay at {fixed(accuracy_of(metrics.evals[-1]), 4)}{start}: updates "
-            "do not reach the weights. Look in metrics.jsonl for a learning_rate of 0, a "
-            "gradient_norm of 0 and skipped_steps that grow with the steps")
+    first, last = samples_within(metrics, UNTRAINED_ACCURACY - 0.002, UNTRAINED_ACCURACY + 0.002)
+    stays = is_benchmark_run(metrics) and first < last >= 100_000
+    if stays or all(are_steady(metrics, 3, name, 1e-9) for name in ("mlm_accuracy", "mlm_loss")):
+        start = ", what the start checkpoint scores without any training" if stays else ""
+        return (f"the evaluations stay at {newest(metrics, 'mlm_accuracy')}{start}: "
+                "updates do not reach the weights. Look in metrics.jsonl for a learning_rate of 0, "
+                "a gradient_norm of 0 and skipped_steps that grow with the steps")
 
 
 def plateau_at_062(metrics):
     """BERT-large stays where a healthy run passes within one interval."""
-    flat = latest_within(metrics, 0.60, 0.645)
-    samples = flat[-1]["samples"] - flat[0]["samples"] if flat else 0
-    if not is_benchmark_run(metrics) or samples < 300_000:
-        return None
-    return ("plateau at 0.62",
-            f"the accuracy stays at {fixed(accuracy_of(flat[-1]), 4)} for {scaled(samples)} "
-            "samples, while published runs pass from 0.60 to 0.65 within 150k. In other projects, "
-            "shards were copies of each other or not shuffled: run bertha data verify on the "
-            "training data, which finds copies, and shuffle over more shards (data.window_shards)")
+    first, last = samples_within(metrics, 0.60, 0.645)
+    if is_benchmark_run(metrics) and last - first >= 300_000:
+        return (f"the accuracy stays at {newest(metrics, 'mlm_accuracy')} for "
+                f"{scaled(last - first)} samples, while published runs pass from 0.60 to 0.65 "
+                "within 150k. In other projects, shards were copies of each other or not shuffled: "
+                "run bertha data verify on the training data, which finds copies, and shuffle over "
+                "more shards (data.window_shards)")
 
 
 def checkpoint_not_loaded(metrics):
@@ -131,38 +131,31 @@ def checkpoint_not_loaded(metrics):
         return None
     first, random_loss = metrics.steps[0], math.log(vocabulary)
     loss = number(first, "mlm_loss")
-    if first["step"] > 10 or not abs(loss - random_loss) < 0.05 * random_loss:
-        return None
-    return ("checkpoint not loaded",
-            f"the first masked-token loss is {fixed(loss, 2)}, that of random weights (ln "
-            f"{fixed(vocabulary, 0)} = {fixed(random_loss, 2)}), although the run starts from "
-            f"{start}. Evaluate that checkpoint by itself with bertha eval, and compare "
-            "vocabularies: its vocab.txt has to be the one that the data was made with")
+    if first["step"] <= 10 and abs(loss - random_loss) < 0.05 * random_loss:
+        return (f"the first masked-token loss is {fixed(loss, 2)}, that of random weights (ln "
+                f"{fixed(vocabulary, 0)} = {fixed(random_loss, 2)}), although the run starts from "
+                f"{shortened(start)}. Evaluate that checkpoint by itself with bertha eval, and "
+                "compare vocabularies: its vocab.txt has to be the one that the data was made with")
 
 
 def next_sentences_only(metrics):
-    if not (score_as_a_constant(metrics, 3) and are_steady(metrics, 3, "mlm_loss", 0.02)
+    if (score_as_a_constant(metrics, 3) and are_steady(metrics, 3, "mlm_loss", 0.02)
             and are_within(metrics, 3, "nsp_accuracy", 0.8, math.inf)):
-        return None
-    last = metrics.evals[-1]
-    return ("next sentences only",
-            f"next sentences are learned ({fixed(number(last, 'nsp_accuracy'), 3)}), masked "
-            f"tokens are not ({fixed(accuracy_of(last), 4)}; the most frequent token alone "
-            f"scores {fixed(constant_answer(metrics), 4)}). Wrong masks or labels look like this: "
-            "run bertha data verify on the training data, and check that data.vocab is the "
-            "vocabulary that it was made with")
+        return (f"next sentences are learned ({newest(metrics, 'nsp_accuracy', 3)}), "
+                f"masked tokens are not ({newest(metrics, 'mlm_accuracy')}; the most frequent "
+                f"token alone scores {fixed(constant_answer(metrics), 4)}). Wrong masks or labels "
+                "look like this: run bertha data verify on the training data, and check that "
+                "data.vocab is the vocabulary that it was made with")
 
 
 def word_frequencies_only(metrics):
-    if not (score_as_a_constant(metrics, 4, least=0.8 * constant_answer(metrics))
-            and are_steady(metrics, 4, "mlm_loss", 0.01)):
-        return None
-    last = metrics.evals[-1]
-    return ("word frequencies only",
-            f"the masked-token loss stays at {fixed(number(last, 'mlm_loss'), 2)} and the "
-            f"accuracy at {fixed(accuracy_of(last), 4)}, that of the most frequent token: only "
-            "word frequencies have been learned. Try a smaller learning rate or a longer warm-up; "
-            "from random weights, a larger batch or more steps also help")
+    if (score_as_a_constant(metrics, 4, least=0.8 * constant_answer(metrics))
+            and are_steady(metrics, 4, "mlm_loss", 0.01) and not next_sentences_only(metrics)):
+        return (f"the masked-token loss stays at {newest(metrics, 'mlm_loss', 2)} and the "
+                f"accuracy at {newest(metrics, 'mlm_accuracy')}, that of the most "
+                "frequent token: only word frequencies have been learned. Try a smaller learning "
+                "rate or a longer warm-up; from random weights, a larger batch or more steps also "
+                "help")
 
 
 def context_not_used(metrics):
@@ -170,35 +163,28 @@ def context_not_used(metrics):
     tenth keep their word and a tenth show a random one (Devlin et al. 2018, section 3.1)."""
     constant = constant_answer(metrics)
     copying = 0.1 + 0.8 * constant
-    if not (constant > 0 and are_steady(metrics, 4, "mlm_loss", 0.01)
+    if (constant > 0 and are_steady(metrics, 4, "mlm_loss", 0.01)
             and are_within(metrics, 4, "mlm_accuracy", 0.9 * copying, 1.1 * copying + 0.002)):
-        return None
-    last, drowned = metrics.evals[-1], ""
-    if number(last, "nsp_accuracy") >= 0.8:
         drowned = (". Next sentences are learned, and their gradient can drown the other: try "
-                   "train.nsp_weight: 0")
-    return ("context not used",
-            f"the masked-token accuracy stays at {fixed(accuracy_of(last), 4)} and the loss at "
-            f"{fixed(number(last, 'mlm_loss'), 2)}: copying the tenth of the masked tokens that "
-            f"keep their word, and word frequencies for the rest, score {fixed(copying, 4)}. From "
-            "random weights this lasts for 200,000 samples or more; small batches and AdamW at a "
-            f"low rate have ended it, see configs/medium_from_scratch.yaml{drowned}")
+                   "train.nsp_weight: 0") if latest(metrics, 1, "nsp_accuracy")[0] >= 0.8 else ""
+        return (f"the masked-token accuracy stays at {newest(metrics, 'mlm_accuracy')} and the "
+                f"loss at {newest(metrics, 'mlm_loss', 2)}: copying the tenth of the masked tokens "
+                f"that keep their word, and word frequencies for the rest, score "
+                f"{fixed(copying, 4)}. "
+                "From random weights this lasts for 200,000 samples or more; small batches and "
+                f"AdamW at a low rate have ended it, see configs/medium_from_scratch.yaml{drowned}")
 
 
 def collapsing_loss_scale(metrics):
     """A loss scale below 1, or one that falls in sixteen records in a row."""
-    if not metrics.steps:
-        return None
-    scales = [number(step, "loss_scale") for step in metrics.steps[-17:]]
-    falls = len(scales) == 17 and all(b < a for a, b in zip(scales, scales[1:]))
-    if not (scales[-1] < 1 or falls):
-        return None
-    skipped = number(metrics.steps[-1], "skipped_steps", 0)
-    return ("collapsing loss scale",
-            f"the loss scale has fallen to {exponent(scales[-1])} with {fixed(skipped, 0)} updates "
-            "skipped: gradients are not finite at any scale, and further training is lost time. "
-            "Train with train.precision bf16, or look for the step whose loss jumps and lower the "
-            "learning rate")
+    scales = [number(step, "loss_scale") for step in metrics.steps[-17:]] or [math.nan]
+    falls = len(scales) == 17 and all(b < a for a, b in itertools.pairwise(scales))
+    if scales[-1] < 1 or falls:
+        skipped = number(metrics.steps[-1], "skipped_steps", 0)
+        return (f"the loss scale has fallen to {exponent(scales[-1])} with {fixed(skipped, 0)} "
+                "updates skipped: gradients are not finite at any scale, and further training is "
+                "lost time. Train with train.precision bf16, or look for the step whose loss jumps "
+                "and lower the learning rate")
 
 
 def saturation(metrics):
@@ -207,42 +193,47 @@ def saturation(metrics):
     Scales leave room for one to two times the last step's maximum: far fewer elements exceed that.
     """
     shares = [number(step, "fp8_saturated", 0) for step in metrics.steps[-16:]]
-    if len(shares) < 16 or sum(share > 1e-5 for share in shares) <= 8:
-        return None
-    return ("fp8 saturation",
-            f"{exponent(shares[-1])} of the elements rounded to fp8 at step "
-            f"{metrics.steps[-1]['step']} were too large for it and became its largest number: "
-            "activations or gradients grow from step to step. Lower the learning rate, or train "
-            "with train.precision bf16")
+    if len(shares) == 16 and sum(share > 1e-5 for share in shares) > 8:
+        return (f"{exponent(shares[-1])} of the elements rounded to fp8 at step "
+                f"{metrics.steps[-1]['step']} were too large for it and became its largest number: "
+                "activations or gradients grow from step to step. Lower the learning rate, or "
+                "train with train.precision bf16")
 
 
 def divergence(metrics):
     """A masked-token loss of more than twice what guessing costs."""
-    vocabulary = number(metrics.run, "vocab_size", 0)
-    if vocabulary <= 1 or not metrics.steps:
-        return None
-    last, guessing = metrics.steps[-1], math.log(vocabulary)
+    guessing = math.log(max(number(metrics.run, "vocab_size", 0), 1))
+    last = metrics.steps[-1] if metrics.steps else {}
     loss = number(last, "mlm_loss")
-    if not loss > 2 * guessing:
-        return None
-    return ("divergence",
-            f"the masked-token loss of step {last['step']} is {scaled(loss)}, and guessing costs "
-            f"{fixed(guessing, 2)}: the updates are too large. Lower optimizer.base_learning_rate, "
-            "lengthen optimizer.warmup_steps, or clip gradients with optimizer.max_gradient_norm")
+    if loss > 2 * guessing > 0:
+        return (f"the masked-token loss of step {last['step']} is {scaled(loss)}, and guessing "
+                f"costs {fixed(guessing, 2)}: the updates are too large. Lower "
+                "optimizer.base_learning_rate, lengthen optimizer.warmup_steps, or clip gradients "
+                "with optimizer.max_gradient_norm")
+
+
+SHAPES = {"untouched weights": untouched_weights, "plateau at 0.62": plateau_at_062,
+          "checkpoint not loaded": checkpoint_not_loaded,
+          "next sentences only": next_sentences_only,
+          "word frequencies only": word_frequencies_only, "context not used": context_not_used,
+          "collapsing loss scale": collapsing_loss_scale, "fp8 saturation": saturation,
+          "divergence": divergence}
 
 
 def examine(metrics):
-    """All remarks on a run so far as (shape, text): few, or none."""
-    sentences = next_sentences_only(metrics) or word_frequencies_only(metrics)  # the first explains
-    remarks = (untouched_weights(metrics), plateau_at_062(metrics), checkpoint_not_loaded(metrics),
-               sentences, context_not_used(metrics), collapsing_loss_scale(metrics),
-               saturation(metrics), divergence(metrics))
-    return [remark for remark in remarks if remark]
+    """All remarks on a run so far as [(shape, text)]: few, or none."""
+    remarks = [(shape, found(metrics)) for shape, found in SHAPES.items()]
+    return [(shape, said) for shape, said in remarks if said]
 
 
-def report(path, metrics):
-    """Lines "PATH: curve: SHAPE: TEXT"."""
-    return [printable(f"{path}: curve: {shape}: {said}") for shape, said in examine(metrics)]
+def remarks_on(path, metrics):
+    """The same as reports have them."""
+    return [{"path": str(path), "shape": shape, "text": said} for shape, said in examine(metrics)]
+
+
+def print_remarks(remarks):
+    for remark in remarks:
+        say("{path}: curve: {shape}: {text}".format(**remark))
 
 
 def compare_with_published(metrics, wanted):
@@ -254,7 +245,7 @@ def compare_with_published(metrics, wanted):
     at, lowest, highest = band_of(published)
     places, last = [], "none can be compared"
     for one in metrics.evals:
-        accuracy, samples = accuracy_of(one), one["samples"]
+        accuracy, samples = number(one, "mlm_accuracy"), one["samples"]
         if samples > at[-1] or math.isnan(accuracy):
             continue
         low, high = numpy.interp(samples, at, lowest), numpy.interp(samples, at, highest)
@@ -281,18 +272,18 @@ def add_arguments(parser):
 
 
 def run(options):
-    lines, remarks, comparisons = [], [], []
-    for path in options.runs:
-        metrics = records.read(path)
-        found = report(path, metrics)
-        lines += found or [printable(f"{path}: curve: no known bad shape")]
-        remarks += [{"path": path, "shape": shape, "text": said}
-                    for shape, said in examine(metrics)]
-        if compared := compare_with_published(metrics, options.published):
-            lines.append(printable(f"{path}: published: {compared}"))
-            comparisons.append({"path": path, "text": compared})
+    runs = [(path, records.read(path)) for path in options.runs]
+    remarks = [remarks_on(path, metrics) for path, metrics in runs]
+    compared = [compare_with_published(metrics, options.published) for _, metrics in runs]
     if options.json != "-":
-        print("\n".join(lines))
-    write_json(options.json, "diagnose", SUCCESS,
-               {"curve_remarks": remarks, "published": comparisons})
+        for path, of_run, comparison in zip(options.runs, remarks, compared):
+            print_remarks(of_run)
+            if not of_run:
+                say(f"{path}: curve: no known bad shape")
+            if comparison:
+                say(f"{path}: published: {comparison}")
+    write_json(options.json, "diagnose", SUCCESS, {
+        "curve_remarks": [remark for of_run in remarks for remark in of_run],
+        "published": [{"path": path, "text": comparison}
+                      for path, comparison in zip(options.runs, compared) if comparison]})
     return SUCCESS

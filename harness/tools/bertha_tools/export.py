@@ -12,12 +12,11 @@ import os
 import pathlib
 import re
 import time
-import typing
 
-from bertha_tools.errors import (DATA, ENVIRONMENT, SUCCESS, TARGET_MISSED, USAGE, Refused,
-                                 warn)
-from bertha_tools.metrics import Follower, path_of
-from bertha_tools.run_folder import make_folder, number, printable, text, write_whole
+from bertha_tools.errors import (DATA, ENVIRONMENT, REQUEUE, SUCCESS, TARGET_MISSED, USAGE, Refused,
+                                 say, shortened, within)
+from bertha_tools.metrics import Follower, number, text
+from bertha_tools.output import write_whole
 from bertha_tools.watch import LOST, is_locked, state_of
 
 DESCRIPTION = "Copies the curves of a run to CSV, Weights & Biases or MLflow, also while it trains."
@@ -30,14 +29,9 @@ EXAMPLES = (
     "bertha-tools export runs/latest --mlflow DIR",
     "             then: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR")
 METRICS_PER_CALL = 1000  # the most that MLflow accepts
-PLACE_NAMES = ("kind", "time_ms", "step", "samples")
-
-
-class Point(typing.NamedTuple):
-    step: int
-    samples: int
-    time_ms: int
-    values: dict  # {"train/loss": 6.5}
+PLACES = ("step", "samples", "time_ms")
+# The status in MLflow by the exit code of the run; another code is a failure.
+STATUS = {SUCCESS: "FINISHED", TARGET_MISSED: "FINISHED", REQUEUE: "KILLED", LOST: "KILLED"}
 
 
 def add_arguments(parser):
@@ -48,35 +42,36 @@ def add_arguments(parser):
     parser.add_argument("--wandb-offline", metavar="DIR", help="folder of an offline run of W&B")
     parser.add_argument("--mlflow", metavar="PLACE", help="folder of a file store, or tracking URI")
     parser.add_argument("--follow", action="store_true", help="go on until the run has stopped")
-    parser.add_argument("--every", metavar="SECONDS", type=float, default=5,
+    parser.add_argument("--every", metavar="SECONDS", type=within(0.01, 1e6, float), default=5,
                         help="with --follow: time between looks (default %(default)s)")
 
 
-def point_of(prefix, record):
-    """Names are those that a run writes; services refuse others."""
-    values = {f"{prefix}/{name}": value for name, value in record.items()
-              if name not in PLACE_NAMES and re.fullmatch(r"\w+", name, re.ASCII)
-              and abs(number(record, name)) < float("inf")}
-    return Point(record["step"], record["samples"], int(number(record, "time_ms", 0)), values)
+def fields_of(record, *without):
+    """Fields with names that a run writes; services refuse others."""
+    return {name: value for name, value in record.items()
+            if name not in ("kind", *without) and re.fullmatch(r"\w+", name, re.ASCII)}
 
 
 def points_of(metrics, last):
-    """In the order of the run, those after the last steps that were sent."""
-    found = [(record["step"], 0, point_of("train", record)) for record in metrics.steps
-             if record["step"] > last["train"]]
+    """{"step": 1, "samples": 8, "time_ms": 2000, "train/loss": 6.5} in the order of the run, of the
+    steps after the last ones that were sent.
+    """
     # A step that was trained again has no evaluation yet.
     trained = {record["step"]: number(record, "time_ms", 0) for record in metrics.steps}
-    found += [(record["step"], 1, point_of("eval", record)) for record in metrics.evals
-              if record["step"] > last["eval"]
+    found = [(record, "train") for record in metrics.steps if record["step"] > last["train"]]
+    found += [(record, "eval") for record in metrics.evals if record["step"] > last["eval"]
               and number(record, "time_ms", 0) >= trained.get(record["step"], 0)]
-    return [point for _, _, point in sorted(found, key=lambda one: one[:2])]
+    for record, prefix in sorted(found, key=lambda one: one[0]["step"]):  # an evaluation is last
+        values = {f"{prefix}/{name}": value for name, value in fields_of(record, *PLACES).items()
+                  if abs(number(record, name)) < float("inf")}
+        yield {"step": record["step"], "samples": record["samples"],
+               "time_ms": int(number(record, "time_ms", 0)), **values}
 
 
 def settings_of(run):
     """What the run says of itself."""
-    return {name: value for name, value in run.items()
-            if name not in ("kind", "time_ms") and re.fullmatch(r"\w+", name, re.ASCII)
-            and isinstance(value, (str, int, float)) and value != ""}
+    return {name: value for name, value in fields_of(run, "time_ms").items()
+            if isinstance(value, (str, int, float)) and value != ""}
 
 
 def package(name, install):
@@ -94,24 +89,20 @@ def sentences(place):
         yield
     except Refused:
         raise
-    except OSError as error:
-        raise Refused(DATA, f"{printable(error.filename or place)}: cannot be written "
-                      f"({error.strerror}); give another place") from None
     except Exception as error:  # each package has its own classes
-        raise Refused(ENVIRONMENT, f"{printable(place)}: {type(error).__name__}: "
-                      f"{printable(' '.join(str(error).split()))}; check the place and its "
-                      "server") from None
+        raise Refused(DATA if isinstance(error, OSError) else ENVIRONMENT,
+                      f"{place}: {type(error).__name__}: {shortened(' '.join(str(error).split()))};"
+                      " check the place and its server") from None
 
 
 def output_folder(path):
     """A folder whose entries are not links, which would lead the files of a service elsewhere."""
-    make_folder(path)
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                raise Refused(DATA, f"{printable(entry.path)}: is a link, and files are written to "
-                              "this folder alone; remove the link, or choose another folder")
-    return str(path)
+    os.makedirs(path, exist_ok=True)
+    for entry in pathlib.Path(path).iterdir():
+        if entry.is_symlink():
+            raise Refused(DATA, f"{entry}: is a link, and files are written to this folder alone; "
+                                "remove the link, or choose another folder")
+    return path
 
 
 class Csv:
@@ -120,14 +111,12 @@ class Csv:
 
     def add(self, points):
         for point in points:
-            row = self.rows.setdefault(point.step, {"step": point.step})
-            row.update(samples=point.samples, time_ms=point.time_ms, **point.values)
+            self.rows.setdefault(point["step"], {}).update(point)
 
     def finish(self, status):
-        places = ("step", "samples", "time_ms")
-        names = sorted({name for row in self.rows.values() for name in row} - set(places))
+        names = sorted({name for row in self.rows.values() for name in row} - set(PLACES))
         table = io.StringIO()
-        writer = csv.DictWriter(table, [*places, *names], restval="", lineterminator="\n")
+        writer = csv.DictWriter(table, [*PLACES, *names], lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows.values())
         write_whole(self.place, table.getvalue().encode())
@@ -145,8 +134,8 @@ class Wandb:
 
     def add(self, points):
         for point in points:
-            place = {"samples": point.samples, "time_ms": point.time_ms}
-            self.copy.log({**place, **point.values}, step=point.step)
+            self.copy.log({name: value for name, value in point.items() if name != "step"},
+                          step=point["step"])
 
     def finish(self, status):
         self.copy.finish(exit_code=0 if status == "FINISHED" else 1)
@@ -172,11 +161,11 @@ class Mlflow:
 
     def add(self, points):
         from mlflow.entities import Metric
-        found = [Metric(name, float(value), point.time_ms, point.step) for point in points
-                 for name, value in {"samples": point.samples, **point.values}.items()]
+        found = [Metric(name, float(value), point["time_ms"], point["step"]) for point in points
+                 for name, value in point.items() if name not in ("step", "time_ms")]
         for first in range(0, len(found), METRICS_PER_CALL):
             self.client.log_batch(self.copy, metrics=found[first:first + METRICS_PER_CALL])
-        self.last_ms = points[-1].time_ms if points else self.last_ms
+        self.last_ms = points[-1]["time_ms"] if points else self.last_ms
 
     def finish(self, status):
         self.client.set_terminated(self.copy, status=status, end_time=self.last_ms)
@@ -184,20 +173,17 @@ class Mlflow:
 
 SERVICES = {"csv": Csv, "wandb": Wandb, "mlflow": Mlflow,
             "wandb_offline": functools.partial(Wandb, mode="offline")}
-REQUEUE = 75  # exit code of a run that has saved a checkpoint and stopped
-# The status in MLflow by the exit code of the run.
-STATUS = {SUCCESS: "FINISHED", TARGET_MISSED: "FINISHED", REQUEUE: "KILLED", LOST: "KILLED"}
 
 
 class Copies:
     """The copies of a run, which begin with its first step or evaluation."""
 
     def __init__(self, places):
-        self.places, self.services, self.points = places, [], 0
+        self.places, self.services, self.steps = places, [], set()
         self.last = {"train": -1, "eval": -1}  # steps sent
 
     def send(self, metrics):
-        points = points_of(metrics, self.last)
+        points = list(points_of(metrics, self.last))
         if points and not self.services:
             for name, place in self.places.items():
                 with sentences(place):
@@ -207,7 +193,7 @@ class Copies:
                 service.add(points)
         for kind, records in (("train", metrics.steps), ("eval", metrics.evals)):
             self.last[kind] = max([self.last[kind], *(record["step"] for record in records[-1:])])
-        self.points += len({point.step for point in points})
+        self.steps |= {point["step"] for point in points}
 
     def finish(self, status):
         for service in self.services:
@@ -217,16 +203,14 @@ class Copies:
 
 def run(options):
     places = {name: getattr(options, name) for name in SERVICES if getattr(options, name)}
-    if not places or not 0 < options.every < 1e6:
-        raise Refused(USAGE, "want at least one of --csv, --wandb, --wandb-offline and --mlflow, "
-                      "and --every above 0")
-    path = path_of(options.run)
-    follower, copies, status = Follower(path), Copies(places), "KILLED"
+    if not places:
+        raise Refused(USAGE, "want at least one of --csv, --wandb, --wandb-offline and --mlflow")
+    follower, copies, status = Follower(options.run), Copies(places), "KILLED"
     try:
         goes_on = True
         while goes_on:
             # In this order: a run that ends meanwhile has written its last record.
-            locked = is_locked(path.parent)
+            locked = is_locked(follower.metrics.path.parent)
             metrics = follower.look()
             copies.send(metrics)
             _, goes_on, code = state_of(metrics, locked, 1000 * time.time())
@@ -237,12 +221,10 @@ def run(options):
         status = STATUS.get(code, "FAILED")
     finally:
         copies.finish(status)
-    if metrics.unreadable_lines:
-        warn(f"{printable(path)}: {metrics.unreadable_lines} lines are no record of a run and are "
-             "left out")
+    metrics.warn_of_unreadable_lines()
     if not copies.services:
-        raise Refused(DATA, f"{printable(path)}: holds no step and no evaluation; there is nothing "
-                      "to export")
+        raise Refused(DATA, f"{metrics.path}: holds no step and no evaluation; there is nothing to "
+                            "export")
     for place in places.values():
-        print(f"{printable(place)}: {copies.points} steps of {printable(options.run)}")
-    return 0
+        say(f"{place}: {len(copies.steps)} steps of {options.run}")
+    return SUCCESS

@@ -11,9 +11,8 @@ import statistics
 import sys
 import typing
 
-from bertha_tools import program, run_folder
-from bertha_tools.errors import USAGE, Refused
-from bertha_tools.output import check_picture, new_figure, print_table, write_figure
+from bertha_tools import output, program
+from bertha_tools.errors import MEMORY, SUCCESS, USAGE, Refused, say, shortened, within
 
 DESCRIPTION = "Measures what each technique that is a key of the configuration gains on this GPU."
 EXAMPLES = (
@@ -21,7 +20,6 @@ EXAMPLES = (
     "bertha-tools gains --config configs/mlperf_closed_8gpu_448.yaml --lengths lengths.txt "
     "--tokens-per-rank 24576 --json gains.json --plot gains.svg",
     "bertha-tools gains --launcher 'mpirun -n 2' --only cuda.exchange,data.exchange_padding")
-MEMORY = 6  # exit code of a variant that does not fit
 PASSED = {"--lengths": ("FILE", "counts of sequence lengths (default: all at full length)"),
           "--tokens-per-rank": ("N", "live tokens of each rank's micro-batch"),
           "--steps": ("N", "steps to time in each process (default 50)"),
@@ -35,63 +33,64 @@ PASSED = {"--lengths": ("FILE", "counts of sequence lengths (default: all at ful
 class Technique(typing.NamedTuple):
     key: str
     name: str
-    off: str          # value of the key
-    on: str | None    # None: as given
+    off: str | None   # value of the key; None: as given
+    on: str | None
     both: tuple = ()  # settings of both variants
+    needs: str = ""   # see unmet()
 
 
 TECHNIQUES = (
     Technique("cuda.attention", "attention in one launch", "grouped", "auto", ("cuda.graphs=off",)),
     Technique("cuda.embedding_gradient", "gradient of the word table sorted", "atomic", "sorted"),
-    Technique("cuda.exchange", "copies between the GPUs of a node", "nccl", "auto"),
-    Technique("cuda.fp8_fast_wgrad", "fast sums in fp8 weight gradients", "false", "true"),
+    Technique("cuda.exchange", "copies between the GPUs of a node", "nccl", "auto",
+              needs="2 ranks or more"),
+    Technique("cuda.fp8_fast_wgrad", "fast sums in fp8 weight gradients", "false", "true",
+              needs="train.precision fp8"),
     Technique("cuda.gelu_gemms", "own kernels of GEMMs with a GELU", "library", "auto"),
-    Technique("cuda.gemm_plans", "tuned GEMMs", "", None),
+    Technique("cuda.gemm_plans", "tuned GEMMs", "", None, needs="a file of plans, cuda.gemm_plans"),
     Technique("cuda.graphs", "forward and backward as graphs", "off", "auto"),
     Technique("cuda.kernels", "kernels that are made for the GPU", "portable", "auto"),
-    Technique("data.exchange_padding", "samples assigned to ranks by length", "off", "lengths"),
+    Technique("data.exchange_padding", "samples assigned to ranks by length", "off", "lengths",
+              needs="2 ranks or more"),
     Technique("optimizer.clip", "clipping after the sum over ranks", "before", "after"),
-    Technique("train.precision", "GEMMs in fp8", None, "fp8"))
+    Technique("train.precision", "GEMMs in fp8", None, "fp8", needs="another train.precision"))
 
 
 def add_arguments(parser):
     program.add_options(parser)
     parser.add_argument("--only", metavar="KEY[,..]", help="only these rows")
-    parser.add_argument("--repeat", metavar="N", type=int, default=4,
+    parser.add_argument("--repeat", metavar="N", type=within(2), default=4,
                         help="processes of each variant (default %(default)s)")
     parser.add_argument("--launcher", metavar="WORDS", default="",
                         help="what starts several ranks, such as 'mpirun -n 2'")
     for name, (value, text) in PASSED.items():
         parser.add_argument(name, metavar=value, help=text)
-    run_folder.add_json_option(parser)
-    parser.add_argument("--plot", metavar="FILE", help="bar chart: .svg, .png or .pdf")
+    output.add_json_option(parser)
+    parser.add_argument("--plot", metavar="FILE", type=output.picture,
+                        help=f"bar chart: {', '.join(output.PICTURES)}")
 
 
 def chosen(only):
-    if not only:
-        return TECHNIQUES
     known = {technique.key: technique for technique in TECHNIQUES}
-    for key in only.split(","):
+    keys = only.split(",") if only else known
+    for key in keys:
         if key not in known:
-            raise Refused(USAGE, f"--only {run_folder.printable(key)} is not a row; choose from "
+            raise Refused(USAGE, f"--only {shortened(key)} is not a row; choose from "
                           f"{', '.join(known)}")
-    return [technique for technique in TECHNIQUES if technique.key in only.split(",")]
-
-
-def launcher_of(options):
-    try:
-        return shlex.split(options.launcher)
-    except ValueError as error:
-        raise Refused(USAGE, f"--launcher: {error}; want words as a shell takes them") from None
+    return [technique for technique in TECHNIQUES if technique.key in keys]
 
 
 class Bench:
     """Runs `bertha bench step` with the options that were given."""
 
     def __init__(self, options):
+        try:
+            launcher = shlex.split(options.launcher)
+        except ValueError as error:
+            raise Refused(USAGE, f"--launcher: {error}; want words as a shell takes them") from None
         given = {name: getattr(options, name[2:].replace("-", "_")) for name in PASSED}
         bertha, config = program.find(options.bertha), program.configuration(options)
-        self.words = [*launcher_of(options), bertha, "bench", "step", *config,
+        self.words = [*launcher, bertha, "bench", "step", *config,
                       *(word for name, value in given.items() if value for word in (name, value))]
         shown = program.report_of([bertha, "config", "show", *config, "--json", "-"])
         self.values = {key: entry["value"] for key, entry in shown["keys"].items()}
@@ -100,42 +99,33 @@ class Bench:
         sets = [word for setting in settings for word in ("--set", setting)]
         return program.report_of([*self.words, *sets, "--json", "-"])
 
-    def why_not(self, technique, as_given):
+    def unmet(self, technique, as_given):
         """Why a row cannot run here; "" if it can."""
-        on_gpu = not as_given["device"].startswith("cpu")
-        if technique.key.startswith("cuda.") and not on_gpu:
+        if technique.key.startswith("cuda.") and as_given["device"].startswith("cpu"):
             return "needs a GPU"
-        if technique.key in ("cuda.exchange", "data.exchange_padding") and as_given["ranks"] < 2:
-            return "needs 2 ranks or more"
-        if technique.key == "cuda.gemm_plans" and not self.values["cuda.gemm_plans"]:
-            return "needs a file of plans, cuda.gemm_plans"
         is_fp8 = self.values["train.precision"] == "fp8"
-        if technique.key == "cuda.fp8_fast_wgrad" and not is_fp8:
-            return "needs train.precision fp8"
-        if technique.key == "train.precision" and is_fp8:
-            return "train.precision is fp8 already"
-        return ""
+        met = {"2 ranks or more": as_given["ranks"] > 1, "train.precision fp8": is_fp8,
+               "another train.precision": not is_fp8,
+               "a file of plans, cuda.gemm_plans": self.values["cuda.gemm_plans"]}
+        return "" if met.get(technique.needs, True) else f"needs {technique.needs}"
 
 
 def measure(bench, technique, repeat):
     """The figures of a row; {"reason": ...} if a variant is refused or does not fit."""
-    def settings(value):
-        of_key = () if value is None else (f"{technique.key}={value}",)
-        return (*technique.both, *of_key)
-
     found = {"off": [], "on": []}
     for turn in range(repeat):
-        for variant in found:
+        for variant, figures in found.items():
             if sys.stderr.isatty():
                 print(f"{technique.key}: {variant}, {turn + 1} of {repeat}", file=sys.stderr)
+            value = getattr(technique, variant)
+            settings = (*technique.both, *([] if value is None else [f"{technique.key}={value}"]))
             try:
-                report = bench.step(settings(getattr(technique, variant)))
-                found[variant].append(float(report["step_ms"]["median"]))
+                figures.append(float(bench.step(settings)["step_ms"]["median"]))
             except Refused as refused:
                 if refused.code not in (USAGE, MEMORY):
                     raise
                 return {"reason": str(refused)}
-    return {"reason": "", **judged(found["off"], found["on"])}
+    return {"reason": "", **judged(**found)}
 
 
 def judged(off, on):
@@ -149,10 +139,10 @@ def judged(off, on):
 
 
 def print_report(report):
-    print(f"what each technique gains: {report['model']}, {report['precision']}, "
-          f"{run_folder.counted(report['ranks'], 'rank')}, {report['device']}, {report['date']}\n"
-          f"step as configured: {report['step_ms']:.3f} ms, {report['tokens_per_step']:,.0f} "
-          f"tokens; figures are medians of {report['repeat']} processes")
+    say(f"what each technique gains: {report['model']}, {report['precision']}, "
+        f"{output.counted(report['ranks'], 'rank')}, {report['device']}, {report['date']}\n"
+        f"step as configured: {report['step_ms']:.3f} ms, {report['tokens_per_step']:,.0f} "
+        f"tokens; figures are medians of {report['repeat']} processes")
     table = []
     for row in report["rows"]:
         figures = ("-", "-", "-", "not run")
@@ -162,15 +152,15 @@ def print_report(report):
                        f"{row['spread_percent']:.1f} %",
                        "below the spread" if gain is None else f"{gain:+.1f} %")
         table.append((row["key"], row["off"], row["on"], *figures))
-    print_table(("key", "off", "on", "off, ms", "on, ms", "spread", "faster by"), table)
+    output.print_table(("key", "off", "on", "off, ms", "on, ms", "spread", "faster by"), table)
     for row in report["rows"]:
-        print(f"{row['key']}: {row['technique']}"
-              + (f"; not run: {row['reason']}" if row["reason"] else ""))
+        say(f"{row['key']}: {row['technique']}"
+            + (f"; not run: {row['reason']}" if row["reason"] else ""))
 
 
 def draw(report):
     rows = [row for row in report["rows"] if not row["reason"]]
-    figure = new_figure(8, 1.5 + 0.4 * len(rows))
+    figure = output.new_figure(8, 1.5 + 0.4 * len(rows))
     axes = figure.subplots()
     axes.barh([row["key"] for row in rows], [row["gain_percent"] or 0 for row in rows])
     for place, row in enumerate(rows):
@@ -185,19 +175,14 @@ def draw(report):
 
 
 def run(options):
-    techniques = chosen(options.only)
-    if options.repeat < 2:
-        raise Refused(USAGE, f"--repeat {options.repeat}: want at least 2, which have a spread")
-    if options.plot:
-        check_picture(options.plot)
-    bench = Bench(options)
+    techniques, bench = chosen(options.only), Bench(options)
     as_given = bench.step()
     report = {**{name: as_given[name] for name in ("model", "device", "precision", "ranks",
                                                    "tokens_per_step")},
               "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
               "repeat": options.repeat, "step_ms": as_given["step_ms"]["median"], "rows": []}
     for technique in techniques:
-        reason = bench.why_not(technique, as_given)
+        reason = bench.unmet(technique, as_given)
         figures = {"reason": reason} if reason else measure(bench, technique, options.repeat)
         off, on = ("as given" if value is None else value or "none"
                    for value in (technique.off, technique.on))
@@ -205,7 +190,7 @@ def run(options):
                                "off": off, "on": on, **figures})
     if options.json != "-":
         print_report(report)
-    run_folder.write_json(options.json, "gains", 0, report)
+    output.write_json(options.json, "gains", SUCCESS, report)
     if options.plot:
-        write_figure(draw(report), options.plot)
-    return 0
+        output.write_figure(draw(report), options.plot)
+    return SUCCESS

@@ -12,51 +12,55 @@ import importlib
 import os
 import sys
 
-from bertha_tools import errors
+from bertha_tools.errors import DATA, SUCCESS, USAGE, Refused, say, shortened
 
-COMMANDS = ("check", "submit", "plot", "compare", "watch", "diagnose", "timeline", "export", "gains",
-            "scale")
+COMMANDS = ("check", "submit", "plot", "compare", "watch", "diagnose", "timeline", "export",
+            "gains", "scale")
 
 
-def parser_of(name):
-    """The parser of one command, and its module."""
-    module = importlib.import_module(f"bertha_tools.{name}")
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refused(USAGE, f"{shortened(message)}; see {self.prog} --help")
+
+
+def module_of(name):
+    return importlib.import_module(f"bertha_tools.{name}")
+
+
+def run(words):
+    name = words[0] if words else "help"
+    if name in ("-h", "--help", "help"):
+        lines = [f"  {name:<10}{module_of(name).DESCRIPTION}" for name in COMMANDS]
+        print("\n".join(["usage: bertha-tools COMMAND ...", "", *lines, "",
+                         "bertha-tools COMMAND --help has the options and examples of each."]))
+        return SUCCESS
+    if name not in COMMANDS:
+        raise Refused(USAGE, f"{shortened(name)} is not a command; use {', '.join(COMMANDS)}")
+    module = module_of(name)
     examples = "\n".join(f"  {line}" for line in module.EXAMPLES)
-    parser = argparse.ArgumentParser(
-        prog=f"bertha-tools {name}", description=module.DESCRIPTION,
-        epilog=f"examples:\n{examples}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=f"bertha-tools {name}", description=module.DESCRIPTION,
+                    epilog=f"examples:\n{examples}",
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     module.add_arguments(parser)
-    return parser, module
-
-
-def overview():
-    lines = [f"  {name:<10}{importlib.import_module(f'bertha_tools.{name}').DESCRIPTION}"
-             for name in COMMANDS]
-    return "\n".join(["usage: bertha-tools COMMAND ...", "", *lines, "",
-                      "bertha-tools COMMAND --help has the options and examples of each."])
+    return module.run(parser.parse_args(words[1:]))
 
 
 def main(arguments=None):
-    words = sys.argv[1:] if arguments is None else arguments
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(overview())
-        return errors.SUCCESS
-    if words[0] not in COMMANDS:
-        print(f"bertha-tools: error: {words[0]} is no command; want one of {', '.join(COMMANDS)}",
-              file=sys.stderr)
-        return errors.USAGE
-    parser, module = parser_of(words[0])
-    options = parser.parse_args(words[1:])
     try:
-        return module.run(options)
-    except errors.Refused as refused:
-        print(f"bertha-tools: error: {refused}", file=sys.stderr)
-        return refused.code
+        return run(sys.argv[1:] if arguments is None else arguments)
+    except Refused as refused:
+        code, sentence = refused.code, refused
     except BrokenPipeError:  # the reader of a pipe has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.SUCCESS
+        return SUCCESS
+    except OSError as error:
+        code, sentence = DATA, (f"{error.filename or 'a file'}: cannot be read or written "
+                                f"({error.strerror}); check the path, its permissions and the "
+                                "free space")
     except KeyboardInterrupt:
         return 130
+    say(f"bertha-tools: error: {sentence}", sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

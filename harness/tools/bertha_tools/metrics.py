@@ -1,16 +1,15 @@
-"""metrics.jsonl as a run writes it: one object a line with "kind" (run, data, step, eval, event, stop).
+"""metrics.jsonl as a run writes it: an object a line, of kind run, data, step, eval, event or stop.
 
-A resumed run appends; what it did again replaces what stood there of the same steps. A killed process
-may leave one unfinished line.
+A resumed run appends; what it did again replaces what stood there of the same steps. A killed
+process may leave one unfinished line. Any field of a record may be missing or odd: it is read with
+number(), count_of() and text().
 """
 import dataclasses
 import json
-import os
+import math
 import pathlib
-import stat
 
 from bertha_tools.errors import DATA, Refused, warn
-from bertha_tools.run_folder import printable
 
 FILE_NAME = "metrics.jsonl"
 
@@ -24,13 +23,16 @@ class Metrics:
     evals: list = dataclasses.field(default_factory=list)
     events: list = dataclasses.field(default_factory=list)  # of all starts
     stop: dict | None = None                                # none: it goes on, or was killed
-    first_step: int = 0                                     # above 0 where the file begins with a resume
+    first_step: int = 0                                     # above 0 if a resume comes first
     last_time_ms: int = 0
     unreadable_lines: int = 0
 
     def take(self, record):
         kind = record["kind"]
         self.last_time_ms = max(self.last_time_ms, whole(record.get("time_ms", 0)))
+        if kind in ("step", "eval"):
+            record |= {name: whole(record[name]) for name in ("step", "samples")}
+            drop_from(self.evals, record["step"] + (kind == "step"))  # it comes after its step
         if kind == "run":
             if not self.run:
                 self.first_step = whole(record.get("first_step", 0))
@@ -38,31 +40,34 @@ class Metrics:
         elif kind == "data":
             self.data = record
         elif kind == "step":
-            place(record)
             drop_from(self.steps, record["step"])
-            drop_from(self.evals, record["step"] + 1)  # an evaluation comes after its step
             self.steps.append(record)
         elif kind == "eval":
-            place(record)
-            drop_from(self.evals, record["step"])
             self.evals.append(record)
         elif kind == "event":
             self.events.append(record)
         elif kind == "stop":
             self.stop = record
 
+    @property
+    def target(self):
+        """The accuracy to reach; 0 without one. A target may depend on the data of a start."""
+        of_run = number(self.run, "target_accuracy", 0)
+        is_current = number(self.data, "time_ms", 0) >= number(self.run, "time_ms", 0)
+        return max(0.0, number(self.data, "target_accuracy", of_run) if is_current else of_run)
+
+    def warn_of_unreadable_lines(self):
+        if self.unreadable_lines:
+            warn(f"{self.path}: {self.unreadable_lines} lines are no record of a run and are left "
+                 "out")
+
 
 def whole(value):
     """A whole number in 64 bits: readers compute with it."""
-    number = int(value)
-    if abs(number) >= 2**63:
+    count = int(value)
+    if abs(count) >= 2**63:
         raise ValueError(f"{value} is too large")
-    return number
-
-
-def place(record):
-    """Makes the place of a record in the run whole numbers."""
-    record["step"], record["samples"] = whole(record["step"]), whole(record["samples"])
+    return count
 
 
 def drop_from(records, step):
@@ -70,14 +75,37 @@ def drop_from(records, step):
         records.pop()
 
 
-class Follower:
-    """A file that may still be written: each look reads what was appended, up to the last whole line.
+def number(record, name, otherwise=math.nan):
+    """A figure of a record; anything but a number is `otherwise`."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return otherwise
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
-    A file that was replaced or cut is read anew.
+
+def count_of(record, name):
+    value = number(record, name, 0)
+    return int(value) if abs(value) < 2**63 else 0
+
+
+def text(record, name):
+    value = record.get(name)
+    return value if isinstance(value, str) else ""
+
+
+class Follower:
+    """A file that may still be written: each look reads what was appended, up to the last whole
+    line. A file that was replaced or cut is read anew.
     """
 
-    def __init__(self, path):
-        self.metrics = Metrics(pathlib.Path(path))
+    def __init__(self, run):
+        """run: its folder, or the file itself."""
+        path = pathlib.Path(run)
+        is_file = path.exists() and not path.is_dir()
+        self.metrics = Metrics(path if is_file else path / FILE_NAME)
         self.inode = None
         self.read_bytes = 0
 
@@ -85,16 +113,16 @@ class Follower:
         path = self.metrics.path
         try:
             status = path.stat()
-            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            if not path.is_file():  # a pipe would be waited for
                 raise OSError(0, "not a file")
+            if self.inode != status.st_ino or status.st_size < self.read_bytes:
+                self.metrics, self.inode, self.read_bytes = Metrics(path), status.st_ino, 0
             with open(path, "rb") as file:
-                if self.inode != status.st_ino or status.st_size < self.read_bytes:
-                    self.metrics, self.inode, self.read_bytes = Metrics(path), status.st_ino, 0
                 file.seek(self.read_bytes)
                 lines, newline, _ = file.read().rpartition(b"\n")
         except OSError as error:
-            raise Refused(DATA, f"{printable(path)}: cannot be read ({error.strerror}); give the "
-                                "folder of a run") from None
+            raise Refused(DATA, f"{path}: cannot be read ({error.strerror}); give the folder of a "
+                                "run") from None
         self.read_bytes += len(lines) + len(newline)
         for line in filter(None, lines.split(b"\n")):
             try:
@@ -104,20 +132,10 @@ class Follower:
         return self.metrics
 
 
-def path_of(run):
-    """The file of a run folder, or the file itself."""
-    path = pathlib.Path(run)
-    is_file = os.path.exists(path) and not os.path.isdir(path)
-    return path if is_file else path / FILE_NAME
-
-
 def read(run):
-    """Of a run folder or a metrics.jsonl, with a warning for lines that are no record."""
-    metrics = Follower(path_of(run)).look()
-    if metrics.unreadable_lines:
-        warn(f"{printable(metrics.path)}: {metrics.unreadable_lines} lines are no record of a run "
-             "and are left out")
+    """Reads a run folder or a metrics.jsonl and warns of lines that are not records."""
+    metrics = Follower(run).look()
+    metrics.warn_of_unreadable_lines()
     if not (metrics.run or metrics.steps or metrics.evals):
-        raise Refused(DATA, f"{printable(metrics.path)}: contains no record of a run; give the folder "
-                            "of a run")
+        raise Refused(DATA, f"{metrics.path}: contains no record of a run; give a run's folder")
     return metrics

@@ -18,41 +18,32 @@ import tempfile
 import warnings
 
 from bertha_tools.check import bad_file
-from bertha_tools.errors import ENVIRONMENT, USAGE, Refused
+from bertha_tools.errors import ENVIRONMENT, Refused, shortened
 
-INSTALL = "run pip install mlperf-logging==4.1.68"
 try:
     from mlperf_logging.compliance_checker import mlp_compliance
     # The parsers of rule sets 4.0.0 and 5.0.0 are the same.
     from mlperf_logging.compliance_checker.mlp_parser import ruleset_500 as mlp_parser
     from mlperf_logging.package_checker.seed_checker import SeedChecker
 except ImportError as missing:
-    raise Refused(ENVIRONMENT, f"the benchmark's checkers are missing ({missing}); {INSTALL}") \
-        from None
+    raise Refused(ENVIRONMENT, f"the benchmark's checkers are missing ({missing}); run pip install "
+                  "mlperf-logging==4.1.68") from None
 
 TARGET = 0.72
-TARGET_IN_RULES = "0.720"  # as closed_bert.yaml of the official package spells it
+ABOUT_TARGET = "Failed checks for eval_accuracy"  # as a message of the official checker begins
 # Ranks on several machines may write to one log, with clocks that agree to a fraction of this.
 CLOCK_SLACK_MS = 1000
 
 
 @dataclasses.dataclass
 class Rules:
-    rule_set: str = "5.0.0"
-    target: float = TARGET
+    rule_set: str
+    target: float
     train_samples: bool = False  # samples to the target are in train_samples, not in epoch_num
 
-    def __post_init__(self):
-        if not 0 <= self.target <= 1:
-            raise Refused(USAGE, f"--target: found {self.target}, want a number from 0 to 1")
-
-    @property
-    def folder(self):
-        return pathlib.Path(mlp_compliance.__file__).resolve().parent / f"training_{self.rule_set}"
-
-    def text(self):
+    def __str__(self):
         replaced = "" if self.target == TARGET else \
-            f", with target {self.target:g} in place of the benchmark's {TARGET_IN_RULES}"
+            f", with target {self.target:g} in place of the benchmark's {TARGET:.3f}"
         return f"with rule set {self.rule_set} for BERT{replaced}"
 
 
@@ -72,29 +63,31 @@ class Log:
     def of(self, key):
         return [record for record in self.records if record.key == key]
 
+    def last_value(self, key):
+        return next((record.value["value"] for record in reversed(self.of(key))), None)
+
     @property
     def is_open(self):
-        found = self.of("submission_division")
-        return bool(found) and found[0].value["value"] == "open"
+        return [record.value["value"] for record in self.of("submission_division")][:1] == ["open"]
 
-    def accuracies(self, before_run_stop=False):
-        """Values of the evaluations that are numbers."""
-        timed = itertools.takewhile(lambda record: record.key != "run_stop", self.records)
-        return [record.value["value"] for record in (timed if before_run_stop else self.records)
+    def accuracies(self, until=None):
+        """Values of the evaluations that are numbers, up to the first record with this key."""
+        found = itertools.takewhile(lambda record: record.key != until, self.records)
+        return [record.value["value"] for record in found
                 if record.key == "eval_accuracy" and is_number(record.value["value"])]
 
     @property
     def best_accuracy(self):
         return max(self.accuracies(), default=0)
 
-    def reaches(self, target, before_run_stop=True):
+    def reaches(self, target, until="run_stop"):
         least = -math.inf if self.is_open else target
-        return any(least <= accuracy < 1 for accuracy in self.accuracies(before_run_stop))
+        return any(least <= accuracy < 1 for accuracy in self.accuracies(until))
 
     @property
     def status(self):
-        found = [metadata(record).get("status") for record in self.of("run_stop")]
-        return found[-1] if found and isinstance(found[-1], str) else ""
+        stops = self.of("run_stop")
+        return str(metadata(stops[-1]).get("status", "")) if stops else ""
 
     @property
     def minutes(self):
@@ -133,50 +126,34 @@ def read_log(path):
     if not os.path.isfile(path):
         reason = "is a folder or a device" if os.path.exists(path) else "there is no such file"
         raise bad_file(path, f"{reason}; name a run folder or a result file")
-    try:
-        with open(path, encoding="latin-1") as file:
-            for number, line in enumerate(file, 1):
-                if line.count(mlp_parser.TOKEN) > 1:
-                    log.add("warning", number, "more than one record; only the last is read")
-                for text in mlp_parser.strip_and_dedup([line]):
-                    try:
-                        log.records.append(mlp_parser.string_to_logline(number, text.strip()))
-                    except Exception as error:  # it expects an object with certain fields
-                        log.add("error", number, "was a record cut or mixed up? It cannot be read "
-                                f"({type(error).__name__}: {error})")
-    except OSError as error:
-        raise bad_file(path, f"cannot be read ({error.strerror}); check its permissions") from None
+    with open(path, encoding="latin-1") as file:
+        for number, line in enumerate(file, 1):
+            for text in mlp_parser.strip_and_dedup([line]):
+                try:
+                    log.records.append(mlp_parser.string_to_logline(number, text.strip()))
+                except Exception as error:  # it expects an object with certain fields
+                    log.add("error", number, "was a record cut or mixed up? It cannot be read "
+                            f"({type(error).__name__}: {error})")
     return log
 
 
-def no_temporary_file(error):
-    return Refused(ENVIRONMENT, f"no temporary file can be written ({error.strerror}); free space, "
-                   "or set TMPDIR to another folder")
-
-
 class Checker(mlp_compliance.ComplianceChecker):
-    """The official checker of one log, which may have another target."""
-
-    def __init__(self, rules):
-        super().__init__("training", rules.rule_set, quiet=False, werror=False)
-        self.rules = rules
+    """The official checker of one log, which reads no rules but the official ones."""
 
     def configured_checks(self, loglines, config_file):
         # Values of the log are part of this name, and the file's contents are executed.
+        rules = pathlib.Path(mlp_compliance.__file__).resolve().parent / f"training_{self.ruleset}"
         path = pathlib.Path(config_file).resolve()
-        if path.parent != self.rules.folder or not path.is_file():
-            self.put_message(f"there are no rules {config_file}")
-        elif path.name != "closed_bert.yaml" or self.rules.target == TARGET:
+        if path.parent == rules and path.is_file():
             super().configured_checks(loglines, str(path))
         else:
-            text = path.read_text(encoding="utf-8")
-            if text.count(TARGET_IN_RULES) != 1:
-                raise Refused(ENVIRONMENT, f"{path}: does not have the target {TARGET_IN_RULES} "
-                              f"once; {INSTALL}, or leave out --target")
-            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as changed:
-                changed.write(text.replace(TARGET_IN_RULES, repr(self.rules.target)))
-                changed.flush()
-                super().configured_checks(loglines, changed.name)
+            self.put_message(f"there are no rules {config_file}")
+
+    def replace_target(self, log, target):
+        self.not_overwritable = [message for message in self.not_overwritable
+                                 if not message.startswith(ABOUT_TARGET)]
+        if not log.is_open and not log.reaches(target, until=None):
+            self.put_message(f"{ABOUT_TARGET} : none is at least {target:g} and below 1")
 
 
 @contextlib.contextmanager
@@ -200,19 +177,17 @@ def listening():
 def check_log(path, rules, alone=True):
     """alone: check the seed here; check_package() checks the seeds of several logs."""
     log = read_log(path)
-    is_readable = all(found["level"] == "warning" for found in log.findings)
-    checker = Checker(rules)
+    is_readable = not log.findings
+    checker = Checker("training", rules.rule_set, quiet=False, werror=False)
     mlp_compliance.enqueued_configs.clear()
     with listening() as said:
         try:
             checker.check_loglines(log.records, f"training_{rules.rule_set}/common.yaml")
-        except Refused:
-            raise
-        except OSError as error:
-            raise no_temporary_file(error) from None
         except Exception as crash:  # rules are expressions, and the log may have any value
             log.crash = crash
             checker.put_message(f"a rule cannot be evaluated ({type(crash).__name__}: {crash})")
+        if rules.target != TARGET:
+            checker.replace_target(log, rules.target)
         log.passed = is_readable and not checker.has_messages()
         if alone and is_readable and not log.is_open:
             log.passed &= SeedChecker(rules.rule_set).check_seeds([log.path])
@@ -235,25 +210,18 @@ def add_official(log, message):
     test = re.search(r"(?:failed test|CHECK code):\s*(.+)", message)
     if record and test:
         log.add("error", record.lineno, f"{record.key}: fails {one_line(test[1])}; found "
-                f"{json.dumps(record.value)[:300]}")
+                f"{shortened(json.dumps(record.value))}")
         return
-    about_target = message.startswith("Failed checks for eval_accuracy")
-    best = f"; the best is {log.best_accuracy:.4f}" if about_target else ""
+    best = f"; the best is {log.best_accuracy:.4f}" if message.startswith(ABOUT_TARGET) else ""
     log.add("error", 0, one_line(message) + best)
 
 
 def advise(log, rules):
     """Adds warnings of what the package does not check and a submitter needs."""
-    for record in log.of("submission_benchmark"):
-        if record.value["value"] != "bert":
-            log.add("warning", record.lineno, "submission_benchmark: want \"bert\"")
     # Rule set 5.0.0 does not ask for these; `submit` describes the system with them.
     for key in ("submission_org", "submission_platform", "submission_status"):
-        if rules.rule_set == "5.0.0" and not any(record.value["value"] for record in log.of(key)):
+        if rules.rule_set == "5.0.0" and not log.last_value(key):
             log.add("warning", 0, f"{key}: missing")
-    for record in log.of("eval_accuracy"):
-        if not is_number(record.value["value"]):
-            log.add("warning", record.lineno, "eval_accuracy: want a number")
     for before, record in itertools.pairwise(log.records):
         if record.timestamp < before.timestamp - CLOCK_SLACK_MS:
             log.add("warning", record.lineno, "time_ms: the clock was set back by "
@@ -261,7 +229,7 @@ def advise(log, rules):
                     f"{before.lineno}, so no duration of this log counts")
             break
     if not log.reaches(rules.target):
-        if log.reaches(rules.target, before_run_stop=False):
+        if log.reaches(rules.target, until=None):
             log.add("warning", 0, "eval_accuracy: the target is reached after run_stop only")
         if log.status == "success":
             log.add("warning", 0, "run_stop says success, but no eval_accuracy before it reaches "
@@ -276,19 +244,15 @@ def advise_cadence(log):
     It may be a batch and 0.2 % away: steps are whole, and packed batches have no fixed number of
     sequences. Evaluations before any training and the last one are exempt.
     """
-    batches = [record.value["value"] for record in log.of("global_batch_size")]
-    batch = int(batches[-1]) if batches and is_number(batches[-1]) else 0
+    batch = log.last_value("global_batch_size")
+    counts = [metadata(record).get("epoch_num") for record in log.of("eval_accuracy")]
+    counts = [count for count in counts if is_number(count) and count > 0]
     # 0.05 (230.23 batch + 3,000,000) in whole numbers.
-    interval = (115_115 * batch + 1_500_000_000) // 250_000_000 * 25_000
-    samples = [metadata(record).get("epoch_num") for record in log.of("eval_accuracy")]
-    samples = [count for count in samples if batch > 0 and is_number(count) and count > 0]
-    for number, count in enumerate(samples, 1):
-        wanted = interval * number
-        is_last = 1 < number == len(samples) and count < wanted
-        if abs(count - wanted) > batch + count / 500 and not is_last:
+    interval = (115_115 * batch + 1_500_000_000) // 250_000_000 * 25_000 if is_number(batch) else 0
+    for number, count in enumerate(counts[:-1], 1):
+        if interval > 0 and abs(count - interval * number) > batch + count / 500:
             log.add("warning", 0, f"eval_accuracy: evaluation {number} comes after {count:.0f} "
-                    f"samples; with a global batch of {batch} the rule is every {interval}, so "
-                    f"after {wanted}")
+                    f"samples; with a global batch of {batch} the rule is every {interval}")
             return
 
 
@@ -305,30 +269,24 @@ def check_package(logs, rules, description=None):
     package = Package(warnings=[
         f"{log.path}: submission_division is not {system['division']} as in the others"
         for log in logs if log.is_open != (system["division"] == "open")])
-    try:
-        with tempfile.TemporaryDirectory() as root:
-            results = pathlib.Path(root, "results", "system", "bert")
-            results.mkdir(parents=True)
-            links = {str(results / f"result_{i}.txt"): log for i, log in enumerate(logs)}
-            for link, log in links.items():
-                os.symlink(os.path.abspath(log.path), link)
-            pathlib.Path(root, "systems").mkdir()
-            pathlib.Path(root, "systems", "system.json").write_text(json.dumps(system))
-            with listening() as said:
-                ask_official(package, root, links, rules, description is not None)
-    except OSError as error:
-        raise no_temporary_file(error) from None
+    with tempfile.TemporaryDirectory() as root, listening() as said:
+        results = pathlib.Path(root, "results", "system", "bert")
+        results.mkdir(parents=True)
+        links = {str(results / f"result_{i}.txt"): log for i, log in enumerate(logs)}
+        for link, log in links.items():
+            os.symlink(os.path.abspath(log.path), link)
+        pathlib.Path(root, "systems").mkdir()
+        pathlib.Path(root, "systems", "system.json").write_text(json.dumps(system))
+        ask_official(package, root, links, rules, description is not None)
     for record in said:
         # Convergence is not tested with another target, so messages about it are dropped.
-        if record.levelno < logging.WARNING or rules.target != TARGET and \
-                record.module == "rcp_checker":
-            continue
-        text = one_line(record.getMessage())
-        text = text.replace(f"directory {results}", "the submission")
+        is_moot = rules.target != TARGET and record.module == "rcp_checker"
+        text = one_line(record.getMessage()).replace(f"directory {results}", "the submission")
         for link, log in links.items():
             text = text.replace(link, log.path)
-        is_error = record.levelno >= logging.ERROR
-        (package.errors if is_error else package.warnings).append(text)
+        if record.levelno >= logging.WARNING and not is_moot:
+            is_error = record.levelno >= logging.ERROR
+            (package.errors if is_error else package.warnings).append(text)
     if rules.target == TARGET:
         package.convergence = convergence_text(said) or package.convergence
     return package

@@ -1,28 +1,26 @@
 """Draws runs with matplotlib: loss, accuracy, throughput and learning rate by steps, and accuracy
 by samples over the published runs of the benchmark.
 
-A folder gets a file per chart, a name that ends in .svg or .png one picture with all charts. The
-same records give the same bytes.
+A folder gets a file per chart, the name of a picture one picture with all charts. The same records
+give the same bytes.
 """
 import dataclasses
-import io
 import math
+import os
 import pathlib
-import warnings
 
 from bertha_tools import diagnose
 from bertha_tools import metrics as records
-from bertha_tools.errors import SUCCESS, USAGE, Refused
-from bertha_tools.output import new_figure
-from bertha_tools.run_folder import (exponent, fixed, make_folder, number, printable, scaled,
-                                     short_names, target_of, write_whole)
+from bertha_tools import output
+from bertha_tools.errors import SUCCESS, USAGE, Refused, printable, say
+from bertha_tools.metrics import number
+from bertha_tools.output import exponent, fixed, scaled
 
 DESCRIPTION = "Draws the curves of runs: loss, accuracy, throughput, learning rate."
 EXAMPLES = ("bertha-tools plot runs/latest",
             "bertha-tools plot runs/latest --output plots --format png",
             "bertha-tools plot runs/seed-0 runs/seed-1 --output seeds.svg",
             "bertha-tools plot runs/latest/metrics.jsonl --output curves.png")
-ENDINGS = (".svg", ".png")
 WIDTH, HEIGHT = 9, 4.8  # inches of a chart
 MOST = 1e30             # a larger value is a gap: it would flatten the rest of the curve
 POINTS = {"marker": "o", "markerfacecolor": "white", "markersize": 5}
@@ -36,7 +34,7 @@ class Chart:
     runs: list     # (name, metrics)
     x: str = "step"
     lines: list = dataclasses.field(default_factory=list)  # (x, y, how matplotlib draws them)
-    targets: set = dataclasses.field(default_factory=set)
+    has_targets: bool = False
     published: tuple | None = None
 
     def add(self, kind, label, field, last_text=lambda value: fixed(value, 3), **style):
@@ -55,8 +53,25 @@ class Chart:
                                    {"color": color, "label": words, "linewidth": 1.5,
                                     "marker": "." if len(known) == 1 else "", **style}))
 
-    def add_targets(self):
-        self.targets = {target_of(metrics) for _, metrics in self.runs} - {0}
+    def draw(self, axes):
+        if self.published:
+            axes.fill_between(*diagnose.band_of(self.published), color="tab:green", alpha=0.25,
+                              linewidth=0, label=diagnose.band_name(self.published))
+        for x, y, style in self.lines:
+            axes.plot(x, y, **style)
+        targets = {metrics.target for _, metrics in self.runs} - {0} if self.has_targets else ()
+        for target in sorted(targets):
+            axes.axhline(target, color="tab:red", linestyle="--", linewidth=1,
+                         label=f"target {fixed(target, 3)}")
+        axes.set(title=self.title, xlabel=self.x, ylabel=self.y_label)
+        axes.grid(alpha=0.3)
+        if not self.lines:
+            axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center")
+        elif not self.published:  # the axes reach down to 0
+            axes.set_xlim(left=min(axes.get_xlim()[0], 0))
+            axes.set_ylim(bottom=0 if axes.dataLim.y0 >= 0 else None)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="small")
 
 
 def charts_of(runs, published=None):
@@ -68,10 +83,10 @@ def charts_of(runs, published=None):
         loss.add("steps", "train", "loss", linestyle="--")
     loss.add("steps", "masked tokens", "mlm_loss")
     loss.add("evals", "eval, masked tokens", "mlm_loss", **POINTS)
-    accuracy = Chart("accuracy", "Masked-token accuracy", "accuracy (fraction)", runs)
+    accuracy = Chart("accuracy", "Masked-token accuracy", "accuracy (fraction)", runs,
+                     has_targets=True)
     accuracy.add("steps", "train", "mlm_accuracy")
     accuracy.add("evals", "eval", "mlm_accuracy", **POINTS)
-    accuracy.add_targets()
     throughput = Chart("throughput", "Throughput, all ranks", "sequences per second", runs)
     throughput.add("steps", "train", "seqs_per_second", scaled)
     rate = Chart("learning_rate", "Learning rate", "learning rate", runs)
@@ -81,71 +96,29 @@ def charts_of(runs, published=None):
 
 
 def accuracy_by_samples(runs, label="", published=None):
-    chart = Chart("accuracy_by_samples", "Masked-token accuracy on the evaluation set",
-                  "accuracy (fraction)", runs, x="samples", published=published)
+    title = "compared with published runs" if published else "on the evaluation set"
+    chart = Chart("accuracy_by_samples", f"Masked-token accuracy {title}", "accuracy (fraction)",
+                  runs, x="samples", has_targets=bool(published), published=published)
     chart.add("evals", label, "mlm_accuracy", lambda value: fixed(value, 4), **POINTS)
-    if published:
-        chart.title = "Masked-token accuracy compared with published runs"
-        chart.add_targets()
     return chart
 
 
-def draw(chart, axes):
-    if chart.published:
-        x, low, high = diagnose.band_of(chart.published)
-        axes.fill_between(x, low, high, color="tab:green", alpha=0.25, linewidth=0,
-                          label=diagnose.band_name(chart.published))
-    for x, y, style in chart.lines:
-        axes.plot(x, y, **style)
-    for target in sorted(chart.targets):
-        axes.axhline(target, color="tab:red", linestyle="--", linewidth=1,
-                     label=f"target {fixed(target, 3)}")
-    axes.set(title=chart.title, xlabel=chart.x, ylabel=chart.y_label)
-    axes.grid(alpha=0.3)
-    if not chart.lines:
-        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center")
-    elif not chart.published:  # the axes reach down to 0
-        axes.set_xlim(left=min(axes.get_xlim()[0], 0))
-        axes.set_ylim(bottom=0 if axes.dataLim.y0 >= 0 else None)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
-
-
-def picture(charts, ending):
-    """The bytes of a picture with all charts, two in a row."""
+def write_picture(charts, path):
+    """One picture with all charts, two in a row."""
     columns = min(len(charts), 2)
     rows = math.ceil(len(charts) / columns)
-    figure = new_figure(WIDTH * columns, HEIGHT * rows)
-    import matplotlib  # after the figure, which has chosen what draws without a display
-    settings = {"svg.hashsalt": "bertha", "text.parse_math": False,
-                "axes.formatter.useoffset": False}
-    drawn = io.BytesIO()
-    # Warnings tell of letters that the font lacks.
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for place, chart in enumerate(charts):
-            draw(chart, figure.add_subplot(rows, columns, place + 1))
-        figure.savefig(drawn, format=ending[1:], dpi=100,
-                       metadata={"Date": None} if ending == ".svg" else None)
-    return drawn.getvalue()
-
-
-def write_charts(charts, output, ending=".svg"):
-    """One picture, or a file per chart in a folder. Returns what was written, for people."""
-    if pathlib.Path(output).suffix in ENDINGS:
-        write_whole(output, picture(charts, pathlib.Path(output).suffix))
-        return str(output)
-    make_folder(output)
-    for chart in charts:
-        write_whole(pathlib.Path(output) / f"{chart.name}{ending}", picture([chart], ending))
-    return f"{output}/*{ending}"
+    figure = output.new_figure(WIDTH * columns, HEIGHT * rows)
+    for place, chart in enumerate(charts):
+        chart.draw(figure.add_subplot(rows, columns, place + 1))
+    output.write_figure(figure, path)
 
 
 def add_arguments(parser):
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, or metrics.jsonl")
-    parser.add_argument("-o", "--output", metavar="PATH", default="",
+    parser.add_argument("-o", "--output", metavar="PATH",
                         help="folder for a file per chart (default: plots/ in the folder of a "
-                             "single run), or FILE.svg or FILE.png for one picture")
+                             f"single run), or a name that ends with {', '.join(output.PICTURES)} "
+                             "for one picture")
     parser.add_argument("--format", choices=("svg", "png"), default="svg",
                         help="of the files in a folder (default svg)")
     diagnose.add_published_option(parser)
@@ -156,11 +129,17 @@ def run(options):
         raise Refused(USAGE, f"{len(options.runs)} runs have no folder in common; choose where to "
                              "write their charts with --output")
     runs = [records.read(path) for path in options.runs]
-    names = short_names(options.runs) if len(runs) > 1 else [""]
+    names = output.short_names(options.runs) if len(runs) > 1 else [""]
     charts = charts_of(list(zip(names, runs)), diagnose.published_for(runs[0], options.published))
-    output = options.output or runs[0].path.parent / "plots"
-    print(printable(f"written: {write_charts(charts, output, f'.{options.format}')}"))
+    place = pathlib.Path(options.output or runs[0].path.parent / "plots")
+    if place.suffix in output.PICTURES:
+        write_picture(charts, place)
+        say(f"written: {place}")
+    else:
+        os.makedirs(place, exist_ok=True)
+        for chart in charts:
+            write_picture([chart], place / f"{chart.name}.{options.format}")
+        say(f"written: {place}/*.{options.format}")
     for path, metrics in zip(options.runs, runs):
-        for line in diagnose.report(path, metrics):
-            print(line)
+        diagnose.print_remarks(diagnose.remarks_on(path, metrics))
     return SUCCESS

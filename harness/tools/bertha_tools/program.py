@@ -6,7 +6,6 @@ import shutil
 import subprocess
 
 from bertha_tools.errors import ENVIRONMENT, Refused
-from bertha_tools.run_folder import printable
 
 # From a checkout: harness/tools/bertha_tools/program.py.
 BUILT = pathlib.Path(__file__).resolve().parents[3] / "build" / "release" / "bertha"
@@ -25,18 +24,15 @@ def find(given):
     path = given or os.environ.get("BERTHA") or (BUILT if BUILT.exists() else "bertha")
     found = shutil.which(path)
     if not found:
-        raise Refused(ENVIRONMENT, f"{printable(path)}: is not a program that can be run; build "
-                      "bertha, or name it with --bertha PATH or $BERTHA")
+        raise Refused(ENVIRONMENT, f"{path}: is not a program that can be run; build bertha, or "
+                      "name it with --bertha PATH or $BERTHA")
     return found
 
 
 def configuration(options):
     """The words that pass the configuration on."""
-    words = []
-    for name, values in (("--config", options.config), ("--set", options.set)):
-        for value in values:
-            words += [name, value]
-    return words
+    return [word for name, values in (("--config", options.config), ("--set", options.set))
+            for value in values for word in (name, value)]
 
 
 def report_of(words):
@@ -46,8 +42,8 @@ def report_of(words):
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        raise Refused(ENVIRONMENT, f"{printable(words[0])}: cannot be run ({error.strerror}); "
-                      "check the command") from None
+        raise Refused(ENVIRONMENT, f"{words[0]}: cannot be run ({error.strerror}); check the "
+                      "command") from None
     try:
         report = json.loads(done.stdout)
         if isinstance(report, dict):
@@ -56,9 +52,7 @@ def report_of(words):
         pass
     _, error, sentence = done.stderr.rpartition("bertha: error: ")
     said = (sentence if error else done.stderr[-500:]).strip() or "nothing was printed"
-    sentence = "\n".join(map(printable, said.splitlines()))
     if done.returncode > 0:
-        raise Refused(done.returncode, sentence)
+        raise Refused(done.returncode, said)
     how = f"signal {-done.returncode}" if done.returncode < 0 else "a report that is not JSON"
-    command = printable(" ".join(map(str, words)))
-    raise Refused(ENVIRONMENT, f"{command}: ended with {how}: {sentence}")
+    raise Refused(ENVIRONMENT, f"{' '.join(map(str, words))}: ended with {how}: {said}")

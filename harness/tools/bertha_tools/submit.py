@@ -16,8 +16,8 @@ import subprocess
 
 from bertha_tools.check import (LOG_OF_A_RUN, add_rule_options, bad_file, has_log, print_package,
                                 runs_in)
-from bertha_tools.errors import COMPLIANCE, DATA, SUCCESS, USAGE, Refused
-from bertha_tools.run_folder import make_folder, printable, write_whole
+from bertha_tools.errors import COMPLIANCE, DATA, SUCCESS, USAGE, Refused, say, shortened
+from bertha_tools.output import memory
 
 DESCRIPTION = "Builds the folders of an MLPerf submission from ten runs: results, system, sources."
 EXAMPLES = (
@@ -28,12 +28,6 @@ EXAMPLES = (
 )
 AVAILABILITY = {"cloud": "Available cloud", "onprem": "Available on-premise", "preview": "Preview",
                 "research": "Research, Development, or Internal (RDI)"}
-# The fields that submit reads from a run's system.json, with values of their types.
-FACTS = {
-    "nodes": 0, "ranks_per_node": 0, "git_hash": "", "versions": {},
-    "accelerator": {"name": "", "driver": "", "memory_bytes": 0},
-    "host": {"operating_system": "", "cpu_model": "", "caches": "", "network": "", "max_mhz": 0.0,
-             "sockets": 0, "cores": 0, "logical_cpus": 0, "memory_bytes": 0}}
 README = """# Bertha on {system}
 
 Commit {commit}.
@@ -44,9 +38,11 @@ Commit {commit}.
     cmake --preset release && cmake --build build/release
     NEXP={runs} LOGDIR=results launch/run_and_time.sh configs/{system}.yaml
 
-That file has every key of the runs with its value: the seed there is the first run's, and the
-paths of data and weights are theirs; README.md of the sources says how to make those.
+That file has every key of the runs with its value: the seed there is the first run's, and of the
+absolute paths of data and weights only the names are left; README.md of the sources says how to make
+those.
 """
+ABSOLUTE_PATH = re.compile(r'^( *[a-z_]+: ")/(?:[^"]*/)?([^"/]*)/*"$', re.MULTILINE)
 
 
 def add_arguments(parser):
@@ -84,31 +80,17 @@ def read_object(path, want):
     return found
 
 
-def read_facts(run):
-    path = os.path.join(run, "system.json")
-    facts = read_object(path, "the system.json of a run folder")
-    check_fields(path, facts, FACTS)
-    check_fields(path, facts["versions"], dict.fromkeys(facts["versions"], ""))
-    return facts
-
-
-def check_fields(path, found, wanted):
-    for name, example in wanted.items():
-        value = found.get(name)
-        kinds = (int, float) if isinstance(example, float) else (type(example),)
-        in_range = not isinstance(value, (int, float)) or 0 <= value < 2**63
-        if type(value) not in kinds or not in_range:
-            raise bad_file(path, f"the field {printable(name)} is missing or of another kind; want "
-                           "the system.json of a run folder")
-        if isinstance(example, dict):
-            check_fields(path, value, example)
-
-
-def bytes_text(count):
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1023.95 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.{0 if units[0] == 'B' else 1}f} {units[0]}"
+def read_system(run, name, log, division):
+    """(commit, description) by a run's system.json."""
+    path, want = os.path.join(run, "system.json"), "the system.json of a run folder"
+    facts = read_object(path, want)
+    try:
+        if min(facts["nodes"], facts["ranks_per_node"]) < 1:
+            raise ValueError("no node or no rank")
+        return facts["git_hash"].strip(), describe_system(facts, name, log, division)
+    except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise bad_file(path, f"has a field that is missing or odd ({type(error).__name__}: "
+                       f"{shortened(error)}); want {want}") from None
 
 
 def describe_system(facts, name, log, division):
@@ -121,10 +103,10 @@ def describe_system(facts, name, log, division):
     versions = dict(sorted(facts["versions"].items()))
     bertha = f"Bertha {versions.pop('bertha', '')}".strip()
     stack = [("NVIDIA driver", facts["accelerator"]["driver"]), *versions.items()]
-    status = AVAILABILITY.get(name_in(log, "submission_status"), AVAILABILITY["research"])
+    status = AVAILABILITY.get(log.last_value("submission_status"), AVAILABILITY["research"])
     unknown = "" if accelerator else "N/A"  # a person need not describe what is not there
     return {
-        "submitter": name_in(log, "submission_org"),
+        "submitter": log.last_value("submission_org") or "",
         "division": division,
         "status": status,
         "system_name": name,
@@ -136,7 +118,7 @@ def describe_system(facts, name, log, division):
         "host_processor_frequency": known(host["max_mhz"], "{:.0f} MHz".format),
         "host_processor_caches": host["caches"],
         "host_processor_interconnect": "N/A" if sockets == 1 else "",
-        "host_memory_capacity": known(host["memory_bytes"], bytes_text),
+        "host_memory_capacity": known(host["memory_bytes"], memory),
         "host_storage_type": "",
         "host_storage_capacity": "",
         "host_networking": host["network"],
@@ -149,7 +131,7 @@ def describe_system(facts, name, log, division):
         "accelerator_on-chip_memories": unknown,
         "accelerator_memory_configuration": unknown,
         "accelerator_memory_capacity":
-            known(facts["accelerator"]["memory_bytes"], bytes_text) if accelerator else unknown,
+            known(facts["accelerator"]["memory_bytes"], memory) if accelerator else unknown,
         "accelerator_interconnect": unknown,
         "accelerator_interconnect_topology": unknown,
         "cooling": "",
@@ -166,23 +148,11 @@ def keep_written_fields(path, description):
     """Takes over every text of an earlier description that is not empty, and fields of its own."""
     for name, text in sorted(read_object(path, "a system description, or remove it").items()):
         if not isinstance(text, str):
-            raise bad_file(path, f"{printable(name)} is not text in quotes; correct it")
+            raise bad_file(path, f"{shortened(name)} is not text in quotes; correct it")
         description[name] = text or description.get(name, "")
 
 
-def commit_of(facts):
-    """The commit that all runs were made by, or "" and why there is none."""
-    commits = {run["git_hash"] for run in facts}
-    if len(commits) > 1:
-        return "", f"the runs were made by {len(commits)} different commits"
-    commit = commits.pop()
-    if not re.fullmatch("[0-9a-f]+", commit):
-        return "", f'the runs were made by "{commit}", not by a commit without changes'
-    return commit, ""
-
-
 def extract_sources(checkout, commit, folder):
-    make_folder(folder)
     try:
         archive = subprocess.run(["git", "-C", checkout, "archive", "--format=tar", commit],
                                  check=True, stdin=subprocess.DEVNULL, capture_output=True).stdout
@@ -193,104 +163,88 @@ def extract_sources(checkout, commit, folder):
                        "made, or the disk is full; name one with --sources") from None
 
 
-class Tree:
-    """The places of one system in the submitter's folder."""
-
-    def __init__(self, output, system, commit):
-        output = pathlib.Path(output)
-        self.system, self.commit = system, commit
-        self.staging = output / f".submit-{system}"  # unfinished parts, removed at the end
-        self.results = output / "results" / system / "bert"
-        self.description = output / "systems" / f"{system}.json"
-        self.code = output / "benchmarks/bert/implementations" / f"bertha-{commit}"
-
-    def write(self, logs, description, sources, config):
-        made = [folder for folder in self.staging.parents if not folder.exists()]
-        try:
-            shutil.rmtree(self.staging, ignore_errors=True)  # left by a process that was killed
-            make_folder(self.staging / "results")
-            for number, log in enumerate(logs):
-                shutil.copyfile(log.path, self.staging / "results" / f"result_{number}.txt")
-            if self.commit:
-                self.write_code(sources, config, len(logs))
-            make_folder(self.description.parent)
-            text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-            write_whole(self.description, text.encode("utf-8", "replace"))
-            make_folder(self.results.parent)
-            os.rename(self.staging / "results", self.results)
-        except OSError as error:
-            raise bad_file(self.staging.parent, f"cannot be written ({error.strerror}); free "
-                           "space, or choose another folder with --output") from None
-        finally:
-            shutil.rmtree(self.staging, ignore_errors=True)
-            with contextlib.suppress(OSError):  # not empty
-                for folder in made:
-                    folder.rmdir()
-
-    def write_code(self, sources, config, runs):
-        is_new = not self.code.exists()
-        folder = self.staging / "code" if is_new else self.code
-        if is_new:
-            extract_sources(sources, self.commit, folder)
-        readme = README.format(system=self.system, commit=self.commit, runs=runs)
-        write_whole(folder / f"README-{self.system}.md", readme.encode())
-        make_folder(folder / "configs")
-        write_whole(folder / "configs" / f"{self.system}.yaml", pathlib.Path(config).read_bytes())
-        if is_new:
-            make_folder(self.code.parent)
-            os.rename(folder, self.code)
-
-    def report(self, description):
-        print(printable(f"results  {self.results}\nsystem   {self.description}"))
-        if self.commit:
-            print(printable(f"sources  {self.code}"))
-        # Notes may stay empty.
-        empty = [name for name, text in description.items() if not text and "_notes" not in name]
-        if empty:
-            print(printable("\n  ".join([f"\nto fill in by hand in {self.description}:", *empty])))
-
-
-def name_in(log, key):
-    names = [record.value["value"] for record in log.of(key)]
-    return names[-1] if names and isinstance(names[-1], str) else ""
+@contextlib.contextmanager
+def staged(output, system):
+    """A folder whose files move to their places in `output` at the end; that or nothing changes."""
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
+    staging = output / f".submit-{system}"
+    shutil.rmtree(staging, ignore_errors=True)  # left by a process that was killed
+    try:
+        os.makedirs(staging)
+        yield staging
+        files = [path.relative_to(staging) for path in staging.rglob("*")
+                 if path.is_symlink() or not path.is_dir()]
+        for path in sorted(files, key=lambda path: path.parts[0] == "results"):  # these are last
+            os.makedirs((output / path).parent, exist_ok=True)
+            os.replace(staging / path, output / path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty
+            for folder in made:
+                folder.rmdir()
 
 
 def run(options):
     from bertha_tools import mllog  # loads the official package, which --help does without
     if not re.fullmatch("[A-Za-z0-9_-][A-Za-z0-9._-]*", options.system):
-        raise Refused(USAGE, f'--system is "{printable(options.system)}", want letters, digits, '
+        raise Refused(USAGE, f'--system is "{shortened(options.system)}", want letters, digits, '
                       "'.', '_' and '-' alone: it names a folder")
     runs = [run for path in options.paths for run in run_folders(path)]
-    facts = [read_facts(run) for run in runs]
-    commit, why_not = commit_of(facts)
-    tree = Tree(options.output, options.system, commit)
-    if tree.results.exists():
-        raise bad_file(tree.results, "is there already; remove it to build it again, or choose "
-                       "another --system")
     rules = mllog.Rules(options.ruleset, options.target)
     logs = [mllog.check_log(os.path.join(run, LOG_OF_A_RUN), rules, alone=False) for run in runs]
-    description = describe_system(facts[0], options.system, logs[0], mllog.division_of(logs))
-    if tree.description.exists():
-        keep_written_fields(tree.description, description)
+    systems = [read_system(run, options.system, logs[0], mllog.division_of(logs)) for run in runs]
+    commits, description = sorted({commit for commit, _ in systems}), systems[0][1]
+    commit = commits[0] if len(commits) == 1 and re.fullmatch("[0-9a-f]+", commits[0]) else ""
+    output = pathlib.Path(options.output)
+    results = pathlib.Path("results", options.system, "bert")
+    described = pathlib.Path("systems", f"{options.system}.json")
+    code = pathlib.Path("benchmarks/bert/implementations", f"bertha-{commit}")
+    if (output / results).exists():
+        raise bad_file(output / results, "is there already; remove it to build it again, or choose "
+                       "another --system")
+    kinds = len({json.dumps({**one, "framework": ""}) for _, one in systems})
+    if (output / described).exists():
+        keep_written_fields(output / described, description)
     package = mllog.check_package(logs, rules, description)
-    kinds = {(one["nodes"], one["ranks_per_node"], one["accelerator"]["name"],
-              one["host"]["cpu_model"]) for one in facts}
-    if len(kinds) > 1:
-        package.warnings.append(f"the runs were made on {len(kinds)} kinds of systems; the "
-                                "description is that of the first run")
+    if kinds > 1:
+        package.warnings.append(f"the runs were made on {kinds} kinds of systems; the description "
+                                "is that of the first run")
+    why_not = "" if commit else \
+        f"the runs were made by {shortened(', '.join(commits))}, not by a commit without changes"
     if why_not and options.draft:
         package.warnings.append(f"{why_not}: no sources in this draft")
     print_package(logs, package, rules)
-    print()
+    say("")
     if not package.passed and not options.draft:
-        print("nothing written: a rule is broken; --draft builds it nevertheless")
+        say("nothing written: a rule is broken; --draft builds it nevertheless")
         return COMPLIANCE
     if why_not and not options.draft:
-        raise Refused(DATA, f"{printable(why_not)}; a submission hands in the sources of its runs. "
-                      "Make the runs by one committed version, or build a --draft without sources")
+        raise Refused(DATA, f"{why_not}; a submission hands in the sources of its runs. Make the "
+                      "runs by one committed version, or build a --draft without sources")
     config = os.path.join(runs[0], "resolved.yaml")
     if commit and not os.path.isfile(config):
         raise bad_file(config, "there is no such file; want the settings of the first run")
-    tree.write(logs, description, options.sources, config)
-    tree.report(description)
+    with staged(output, options.system) as folder:
+        if commit:
+            os.makedirs(folder / code / "configs")
+            if not (output / code).exists():
+                extract_sources(options.sources, commit, folder / code)
+            readme = README.format(system=options.system, commit=commit, runs=len(runs))
+            (folder / code / f"README-{options.system}.md").write_text(readme)
+            settings = pathlib.Path(config).read_text(encoding="utf-8")
+            (folder / code / "configs" / f"{options.system}.yaml").write_text(
+                ABSOLUTE_PATH.sub(r'\1\2"', settings), encoding="utf-8")
+        for place in (described.parent, results):
+            os.makedirs(folder / place)
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        (folder / described).write_text(text, encoding="utf-8", errors="replace")
+        for number, log in enumerate(logs):
+            shutil.copyfile(log.path, folder / results / f"result_{number}.txt")
+    say(f"results  {output / results}\nsystem   {output / described}")
+    if commit:
+        say(f"sources  {output / code}")
+    # Notes may stay empty.
+    empty = [name for name, text in description.items() if not text and "_notes" not in name]
+    if empty:
+        say("\n  ".join([f"\nto fill in by hand in {output / described}:", *empty]))
     return SUCCESS if package.passed else COMPLIANCE

@@ -5,6 +5,7 @@ that is not waited for, and given back at once, disturbs no run and needs no per
 folder whose lock cannot be read is judged by the age of its last record.
 """
 import fcntl
+import itertools
 import math
 import os
 import pathlib
@@ -14,9 +15,10 @@ import time
 
 from bertha_tools import diagnose
 from bertha_tools import metrics as records
-from bertha_tools.errors import INTERNAL, SUCCESS, TARGET_MISSED
-from bertha_tools.run_folder import (count_of, counted, duration, exponent, fixed, number,
-                                     printable, scaled, target_of, text)
+from bertha_tools.errors import (INTERNAL, NUMERIC, REQUEUE, SUCCESS, TARGET_MISSED, printable,
+                                 within)
+from bertha_tools.metrics import count_of, number, text
+from bertha_tools.output import counted, duration, exponent, fixed, memory, scaled
 
 DESCRIPTION = "Shows a run while it trains: curves, speed, ranks, alarms, time left."
 EXAMPLES = ("bertha-tools watch", "bertha-tools watch runs/quickstart",
@@ -24,8 +26,8 @@ EXAMPLES = ("bertha-tools watch", "bertha-tools watch runs/quickstart",
             "ssh -t login bertha-tools watch /runs/a")
 LOST = 137  # the exit code for a process that ended without a record
 ENDINGS = {SUCCESS: "ended as planned", TARGET_MISSED: "ended without reaching the target",
-           75: "checkpoint saved and stopped; rerun the command to resume",
-           7: "stopped: its numbers were not finite"}
+           REQUEUE: "checkpoint saved and stopped; rerun the command to resume",
+           NUMERIC: "stopped: its numbers were not finite"}
 LEAST_SILENCE_MS = 600_000  # without a lock, a run is over after this time without a record,
 SILENT_INTERVALS = 10       # and after as many times the longest one between two records
 NAME_COLUMNS = 12
@@ -53,7 +55,7 @@ def is_locked(folder):
 def is_silent(metrics, now_ms):
     """Whether the last record is much older than records of this run are apart."""
     times = sorted(number(one, "time_ms", 0) for one in metrics.steps + metrics.evals)
-    longest = max((b - a for a, b in zip(times, times[1:])), default=0)
+    longest = max((b - a for a, b in itertools.pairwise(times)), default=0)
     return now_ms - metrics.last_time_ms > max(LEAST_SILENCE_MS, SILENT_INTERVALS * longest)
 
 
@@ -97,8 +99,8 @@ def samples_to_target(evals, target):
     x = [float(one["samples"]) for one in evals[-5:]]
     y = [number(one, "mlm_accuracy") for one in evals[-5:]]
     bent = [-1 / one for one in x if one > 0]
-    if len(bent) < 5 or any(b <= a for a, b in zip(bent, bent[1:])) \
-            or not all(0 <= one <= 1 for one in y) or not y[4] < target:
+    rises = len(bent) == 5 and all(a < b for a, b in itertools.pairwise(bent))
+    if not rises or not all(0 <= one <= 1 for one in y) or not y[4] < target:
         return None
     early, late = (y[2] - y[0]) / (x[2] - x[0]), (y[4] - y[2]) / (x[4] - x[2])
     if not (y[2] - y[0] > 1e-9 and late > 0.4 * early):
@@ -116,7 +118,7 @@ def samples_to_target(evals, target):
 
 def time_to_target(metrics):
     """The same in time from the last step on, at its speed and with evaluations as before."""
-    left, last = samples_to_target(metrics.evals, target_of(metrics)), metrics.steps[-1]
+    left, last = samples_to_target(metrics.evals, metrics.target), metrics.steps[-1]
     speed = number(last, "seqs_per_second")
     if not left or not speed > 0:
         return ""
@@ -144,9 +146,8 @@ def some(count, noun):
     return f"{scaled(count)} {noun}{'s' * (count != 1)}"
 
 
-def memory(value):
-    unit, name = (2**30, "GiB") if value >= 2**30 else (2**20, "MiB")
-    return f"{fixed(value / unit, 1)} {name}"
+def grouped(value):
+    return f"{value:,.0f}"
 
 
 def filled_in(record, *fields):
@@ -173,13 +174,12 @@ def progress(metrics, goes_on, columns):
 def evaluation(metrics):
     if not metrics.evals:
         return ["none yet"]
-    target = target_of(metrics)
-    wanted = f", target {fixed(target, 4)}" if target else ""
+    wanted = f", target {fixed(metrics.target, 4)}" if metrics.target else ""
     return filled_in(metrics.evals[-1],
                      ("accuracy {}" + wanted, "mlm_accuracy", lambda value: fixed(value, 4)),
                      ("mlm loss {}", "mlm_loss", three),
                      ("nsp accuracy {}", "nsp_accuracy?", three),
-                     ("at step {}", "step", lambda step: f"{int(step):,}"),
+                     ("at step {}", "step", grouped),
                      ("{} s", "seconds", lambda seconds: fixed(seconds, 1)))
 
 
@@ -204,7 +204,7 @@ def last_step(metrics):
         ("{} sequences/s", "seqs_per_second", scaled), ("{} tokens/s", "tokens_per_second", scaled),
         ("{} per step", "step_ms", milliseconds), ("MFU {}", "mfu?", percent),
         ("{} watts", "power_watts?", scaled),
-        (f"{'lowest ' * (ranks > 1)}clock {{}} MHz", "lowest_sm_mhz?", lambda mhz: f"{mhz:,.0f}"),
+        (f"{'lowest ' * (ranks > 1)}clock {{}} MHz", "lowest_sm_mhz?", grouped),
         ("{} of device memory", "memory_bytes?", memory))
     yield "a step", filled_in(
         last, ("waiting for data {}", "data_wait_ms", with_share),
@@ -267,26 +267,6 @@ def frame_of(metrics, folder, state, goes_on, columns, now_ms):
             ("events", [event_line(event)[:wide] for event in metrics.events[-3:]])]
 
 
-def shown(frame):
-    """The frame for rich."""
-    from rich.table import Table
-    from rich.text import Text
-    grid = Table.grid()
-    grid.add_column(width=NAME_COLUMNS, no_wrap=True)
-    grid.add_column(no_wrap=True)
-    for name, lines in frame:
-        style = "bold red" if name == "alarms" and lines != ["none"] else ""
-        if lines:
-            grid.add_row(Text(name, style="bold"), Text("\n".join(lines), style=style))
-    return grid
-
-
-def interval(word):
-    if not 0 < float(word) < 1e6:
-        raise ValueError(word)
-    return float(word)
-
-
 def add_arguments(parser):
     parser.description += """
 
@@ -295,22 +275,30 @@ only the view. In a pipe, one frame is printed."""
     parser.add_argument("run", nargs="?", default="runs/latest", metavar="RUN",
                         help="run folder (default runs/latest)")
     parser.add_argument("--once", action="store_true", help="print one frame and exit")
-    parser.add_argument("--every", type=interval, default=2, metavar="SECONDS",
+    parser.add_argument("--every", type=within(0.01, 1e6, float), default=2, metavar="SECONDS",
                         help="time between two frames (default 2)")
 
 
 def run(options):
     from rich.console import Console
     from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
     console = Console(highlight=False)
-    follower = records.Follower(records.path_of(options.run))
+    follower = records.Follower(options.run)
 
     def look():
         locked, now_ms = is_locked(follower.metrics.path.parent), time.time() * 1e3
         metrics = follower.look()
         state, goes_on, code = state_of(metrics, locked, now_ms)
-        frame = frame_of(metrics, options.run, state, goes_on, console.width, now_ms)
-        return shown(frame), goes_on, code
+        grid = Table.grid()
+        grid.add_column(width=NAME_COLUMNS, no_wrap=True)
+        grid.add_column(no_wrap=True)
+        for name, lines in frame_of(metrics, options.run, state, goes_on, console.width, now_ms):
+            style = "bold red" if name == "alarms" and lines != ["none"] else ""
+            if lines:
+                grid.add_row(Text(name, style="bold"), Text("\n".join(lines), style=style))
+        return grid, goes_on, code
 
     frame, goes_on, code = look()
     if options.once or not console.is_terminal or not goes_on:
