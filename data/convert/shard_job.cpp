@@ -37,7 +37,7 @@ std::optional<ShardRecord> read_record(const std::string& path) {
 
 }  // namespace
 
-JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(job.output_dir) {
+JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(lock_output_folder(job.output_dir)) {
   for (const auto& [name, value] : job.options) key_ += concat(name, " = ", value, "\n");
   const fs::path folder(job_.output_dir);
   const std::string manifest = (folder / kManifestName).string();

@@ -52,7 +52,7 @@ class JobFolder {
   void finish(const std::vector<std::string>& record_paths);
 
   ShardJob job_;
-  OutputLock lock_;
+  FileLock lock_;
   std::string key_;
   std::string work_folder_;
   bool already_done_ = false;

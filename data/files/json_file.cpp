@@ -2,13 +2,33 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Refuses a name that an object has twice, of which nlohmann would keep the last one.
+class UniqueNames {
+ public:
+  bool operator()(int, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) names_.emplace_back();
+    if (event == Json::parse_event_t::object_end) names_.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !names_.back().insert(value.get<std::string>()).second) {
+      throw JsonError(concat("\"", shortened(value.get<std::string>()), "\" is given twice"));
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::set<std::string>> names_;  // of each object that is open
+};
 
 /// nlohmann builds a value of any depth; what becomes of it later is recursive.
 void check_levels(std::string_view text) {
@@ -39,7 +59,10 @@ void check_levels(std::string_view text) {
 Json parse_json(std::string_view text) {
   check_levels(text);
   try {
-    return Json::parse(text);
+    return Json::parse(
+        text, [names = UniqueNames()](auto&&... event) mutable { return names(event...); });
+  } catch (const JsonError&) {
+    throw;
   } catch (const Json::exception& error) {
     const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at ..."
     const size_t start = what.find("] ");
@@ -100,8 +123,8 @@ std::string JsonField::hex(size_t digits) const {
 void JsonField::wrong(const std::string& want) const {
   std::string found = value_.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (found.size() > 60) found = found.substr(0, 57) + "...";
-  fail(ExitCode::kData, path_, ": field ", name_.empty() ? "(the whole file)" : name_, " is ",
-       found, ", want ", want);
+  fail(ExitCode::kData, path_, ": field ", name_.empty() ? "(the whole file)" : shortened(name_),
+       " is ", found, ", want ", want);
 }
 
 }  // namespace bertha

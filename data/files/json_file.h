@@ -11,13 +11,15 @@ namespace bertha {
 /// stack for each of them.
 inline constexpr int64_t kMostJsonLevels = 64;
 
-/// Why a text is no JSON that is read here: "line 3, byte 17: nested deeper than 64 levels".
+/// Why a text is no JSON that is read here: "line 3, byte 17: nested deeper than 64 levels", "a
+/// name is given twice".
 /// Whoever catches what nlohmann throws for a wrong field catches this too.
 struct JsonError : nlohmann::json::exception {
   explicit JsonError(const std::string& what) : exception(0, what.c_str()) {}
 };
 
-/// The one way to read JSON: lists and objects are counted before anything is built.
+/// The one way to read JSON: lists and objects are counted before anything is built, and no object
+/// may have a name twice.
 /// Errors: JsonError.
 nlohmann::json parse_json(std::string_view text);
 

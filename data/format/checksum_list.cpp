@@ -12,6 +12,7 @@
 #include "data/files/text_file.h"
 #include "data/format/shard_names.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -74,7 +75,7 @@ ChecksumList read_checksum_list(const std::string& path) {
     const size_t digits = gap == std::string::npos ? gap : line.find_first_not_of("\t ", gap);
     const std::string md5 = digits == std::string::npos ? "" : line.substr(digits);
     if (md5.size() != 32 || md5.find_first_not_of("0123456789abcdef") != std::string::npos) {
-      fail(ExitCode::kData, path, ": line ", number, " is \"", line.substr(0, 100),
+      fail(ExitCode::kData, path, ": line ", number, " is \"", shortened(line),
            "\", want the name of a shard, a tab and 32 hex digits");
     }
     if (!list.md5_of_stem.emplace(stem_of(line.substr(0, gap)), md5).second) {

@@ -33,7 +33,7 @@ void GlobalHeapReader::read_at(int64_t offset_bytes, std::span<std::byte> out,
   const int64_t want = std::ssize(out);
   if (offset_bytes < 0 || offset_bytes > file_.size_bytes() ||
       want > file_.size_bytes() - offset_bytes) {
-    damaged(place, concat("stored at bytes ", offset_bytes, "..", offset_bytes + want,
+    damaged(place, concat("stored in ", want, " bytes from byte ", offset_bytes,
                           ", but the file ends at ", file_.size_bytes()));
   }
   const std::string problem = file_.read_at(offset_bytes, out);

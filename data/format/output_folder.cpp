@@ -1,12 +1,6 @@
 #include "data/format/output_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -16,7 +10,6 @@
 #include "data/format/manifest.h"
 #include "data/format/shard_names.h"
 #include "kernels/base/error.h"
-#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -62,29 +55,18 @@ std::string option_of(const std::string& fact) {
 
 }  // namespace
 
-OutputLock::OutputLock(const std::string& output_dir) {
+FileLock lock_output_folder(const std::string& output_dir) {
   std::error_code error;
   fs::create_directories(output_dir, error);
   if (error) {
     fail(ExitCode::kData, output_dir, ": cannot make the folder: ", error.message(),
          "; choose another output folder");
   }
-  descriptor_ = ::open(output_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  const int reason = errno;
-  ::close(descriptor_);
-  descriptor_ = -1;
-  if (reason == EWOULDBLOCK) {
-    fail(ExitCode::kEnvironment, output_dir,
-         ": another process is making data in this folder; wait for it or stop it, or choose "
-         "another output folder");
-  }
-  log_line(LogLevel::kWarning, concat(output_dir, ": this file system has no locks (",
-                                      std::strerror(reason), "); start no other command here"));
-}
-
-OutputLock::~OutputLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  return FileLock({.folder = output_dir,
+                   .name = ".bertha.lock",
+                   .doing = "is making data in this folder",
+                   .advice = "choose another output folder",
+                   .removes_file = true});
 }
 
 bool has_work_folder(const std::string& output_dir) {

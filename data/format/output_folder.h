@@ -4,28 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "data/files/file_lock.h"
+
 namespace bertha {
 
 // What the makers of data sets do with their output folder, so that nothing of a user's is written
 // over or removed. Unfinished work lies in its folder `work`, which a marker file tells from a
 // user's own folder of that name.
 
-/// Keeps the output folder for this process while it lives: two that wrote the same files would
-/// remove each other's. The kernel releases it when the process ends.
-class OutputLock {
- public:
-  /// Makes the folder where it is missing. Warns where the file system has no locks.
-  ///
-  /// Errors    Error(kEnvironment) when another process has it, Error(kData) when it cannot be
-  ///           made.
-  explicit OutputLock(const std::string& output_dir);
-  ~OutputLock();
-  OutputLock(const OutputLock&) = delete;
-  OutputLock& operator=(const OutputLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
+/// Makes the folder, if it does not exist, and locks it for this process: two that wrote the same
+/// files would remove each other's.
+///
+/// Errors    as FileLock; Error(kData) when the folder cannot be made.
+FileLock lock_output_folder(const std::string& output_dir);
 
 /// Whether an earlier run left its work folder here.
 bool has_work_folder(const std::string& output_dir);

@@ -103,10 +103,13 @@ std::vector<std::string> list_shards(const std::string& path) {
   }
   if (!std::filesystem::is_directory(status)) return {path};
   std::vector<std::string> shards;
+  std::string other_hdf5;
   std::filesystem::directory_iterator entries(path, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    if (is_shard_name(entries->path().filename().string()))
-      shards.push_back(entries->path().string());
+    const std::string name = entries->path().filename().string();
+    if (is_shard_name(name)) shards.push_back(entries->path().string());
+    const bool is_hdf5 = name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
+    if (is_hdf5 && (other_hdf5.empty() || name < other_hdf5)) other_hdf5 = name;
   }
   if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
   if (shards.empty()) {
@@ -116,9 +119,11 @@ std::vector<std::string> list_shards(const std::string& path) {
            shell_word(path), " --output DIR`, of text by `bertha data prepare --text ",
            shell_word(path), " ...`");
     }
-    fail(ExitCode::kData, path,
-         ": no shard in this folder; want files whose name contains \"part\" and ends in .hdf5 or "
-         ".hdf, as `bertha data prepare` writes them, or part_00000 and so on");
+    fail(
+        ExitCode::kData, path, ": no shard in this folder",
+        other_hdf5.empty() ? "" : concat(", but ", other_hdf5, "; put \"part_\" before such names"),
+        "; want files whose name contains \"part\" and ends in .hdf5 or .hdf, as `bertha data "
+        "prepare` writes them, or part_00000 and so on");
   }
   std::ranges::sort(shards);
   return shards;

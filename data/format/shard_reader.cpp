@@ -27,7 +27,10 @@ Hdf5Dataset expect_dataset(const Hdf5Input& file, const DatasetFormat& want) {
   Hdf5Dataset found = file.describe(want.name);
   if (found.element != want.element || found.rows != want.rows) {
     fail(ExitCode::kData, file.path(), ": dataset ", want.name, " holds ", found.type_text,
-         ", want ", type_wanted(want));
+         ", want ", type_wanted(want),
+         found.rows != want.rows ? "; make the shard again"
+                                 : concat("; write it again, with h5py file[\"", want.name,
+                                          "\"][:].astype(\"", type_wanted(want), "\")"));
   }
   const size_t rank = want.width == RowWidth::kOne ? 1 : 2;
   if (found.extents.size() != rank) {

@@ -9,6 +9,7 @@
 #include "data/pipeline/collate.h"
 #include "data/pipeline/exchange.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -123,7 +124,7 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
     const int64_t length =
         values.size() == 2 ? values.front() : static_cast<int64_t>(histogram.size());
     if (!fits || values.back() < 0 || length < 1 || length > kLongestTokens) {
-      fail(ExitCode::kData, source, ":", number, ": found \"", line,
+      fail(ExitCode::kData, source, ":", number, ": found \"", shortened(line),
            "\", want one count on each line, or a length of 1 to ", kLongestTokens,
            " and its count.");
     }

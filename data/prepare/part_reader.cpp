@@ -24,15 +24,17 @@ void close_document(Documents& documents) {
 }  // namespace
 
 LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes)
-    : path_(path),
-      file_(path, std::ios::binary),
-      line_(kMostLineBytes + 1, '\0'),
-      on_bytes_(std::move(on_bytes)) {
+    : path_(path), line_(kMostLineBytes + 1, '\0'), on_bytes_(std::move(on_bytes)) {
+  std::error_code ignored;
+  // Opening it would wait for a writer. A shell's <(zcat ...) is a link to a pipe that has one.
+  if (std::filesystem::is_fifo(std::filesystem::symlink_status(path, ignored))) {
+    fail(ExitCode::kData, path, ": is a named pipe, want a text file");
+  }
+  file_.open(path, std::ios::binary);
   if (!file_) {
     fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
          "; give the path of a readable text file");
   }
-  std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     fail(ExitCode::kData, path, ": is a folder, want a text file");
   }

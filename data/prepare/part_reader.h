@@ -18,8 +18,8 @@ inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 /// The lines of a UTF-8 text file, without the '\n' that ends them and without any '\r', which
 /// TensorFlow's readline leaves out wherever it stands; other line ends do not count.
 ///
-/// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, invalid
-///           UTF-8, a zero byte (the published code removes it), a line of more than
+/// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, a named pipe,
+///           invalid UTF-8, a zero byte (the published code removes it), a line of more than
 ///           kMostLineBytes.
 class LineReader {
  public:

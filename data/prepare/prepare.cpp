@@ -232,7 +232,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
   PreparationPlan plan = make_plan(
       options, sources, hash_sources(sources, options.workers, progress), vocabulary.size());
   plan.manifest.counts = std::move(left_out);
-  const OutputLock lock(options.output_dir);
+  const FileLock lock = lock_output_folder(options.output_dir);
   check_output_folder(options, plan);
 
   PrepareSummary summary;

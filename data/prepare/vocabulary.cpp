@@ -7,6 +7,7 @@
 #include "data/prepare/part_reader.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -18,7 +19,11 @@ constexpr int64_t kMostWordpieces = 32768;
 Vocabulary Vocabulary::load(const std::string& path) {
   std::vector<std::string> wordpieces;
   LineReader lines(path);
-  while (const std::optional<std::string_view> line = lines.next()) {
+  while (std::optional<std::string_view> line = lines.next()) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (wordpieces.empty() && line->starts_with(kByteOrderMark)) {
+      line->remove_prefix(kByteOrderMark.size());
+    }
     const std::string_view wordpiece = strip(*line);
     wordpieces.emplace_back(wordpiece.empty() ? *line : wordpiece);
   }
@@ -41,8 +46,9 @@ Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
     if (strip(text).empty()) continue;
     const auto [earlier, is_new] = starts_.emplace(text, static_cast<int16_t>(id));
     if (!is_new) {
-      fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", text, "\" was given in line ",
-           earlier->second + 1, " already; a wordpiece must be there once");
+      fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", shortened(text),
+           "\" was given in line ", earlier->second + 1,
+           " already; a wordpiece must be there once");
     }
     if (text.starts_with("##")) continuations_.emplace(text.substr(2), static_cast<int16_t>(id));
     longest_wordpiece_bytes_ =

@@ -17,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 #include "kernels/base/parse_number.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -61,7 +62,7 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
     DoneLine done;
     std::string name;
     if (!(line >> done.hash >> done.bytes >> name) || name.find('/') != std::string::npos) {
-      fail(ExitCode::kData, path, "/", kDone, ": cannot read the line \"", text,
+      fail(ExitCode::kData, path, "/", kDone, ": cannot read the line \"", shortened(text),
            "\"; the checkpoint is damaged, use an earlier one.");
     }
     lines[name] = done;
@@ -258,15 +259,15 @@ void set_aside_later_checkpoints(const std::string& folder, int64_t step) {
   for (const std::string& path : list_checkpoints(folder)) {
     if (step_of_checkpoint(path) <= step) continue;
     const std::string aside = without_suffix(path) + kSuperseded;
-    std::error_code ignored;  // renaming onto what stays says so
-    fs::remove_all(aside, ignored);
-    rename_folder(path, aside);
+    int number = 1;
+    while (fs::exists(concat(aside, number))) ++number;  // set aside by an earlier start
+    rename_folder(path, concat(aside, number));
     names += (names.empty() ? "" : ", ") + fs::path(path).filename().string();
   }
   if (names.empty()) return;
   drop_dangling_best(folder);
   log_line(LogLevel::kInfo, concat("set aside checkpoints of an earlier run in ", folder, ": ",
-                                   names, " (now *.superseded)"));
+                                   names, " (now *.superseded1, 2, ...)"));
 }
 
 int64_t step_of_checkpoint(const std::string& path) {

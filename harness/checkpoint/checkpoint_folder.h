@@ -38,11 +38,11 @@ bool is_complete(const std::string& path);
 /// replacing one was interrupted between its two renames, its place has step_<number>.replaced.
 std::vector<std::string> list_checkpoints(const std::string& folder);
 
-/// Renames the checkpoints of a higher step to <name>.superseded, where nothing looks for them, and
-/// says so in a log line: a run that continues from `step` (-1: starts from scratch) is not theirs.
-/// One set aside before under the same name is replaced. Error(kData) when one cannot be renamed.
-/// Before that, a checkpoint named .replaced without successor gets its name back, and what else
-/// interrupted saves left is removed.
+/// Renames the checkpoints of a higher step to <name>.superseded1, 2, ..., where nothing looks for
+/// them, and says so in a log line: they do not belong to a run that continues from `step` (-1:
+/// starts from scratch). Nothing that was set aside before is replaced. Error(kData) when one
+/// cannot be renamed. Before that, a checkpoint named .replaced without successor gets its name
+/// back, and what else interrupted saves left is removed.
 void set_aside_later_checkpoints(const std::string& folder, int64_t step);
 
 /// The step in the name of a checkpoint that list_checkpoints() found.

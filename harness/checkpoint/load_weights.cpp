@@ -276,6 +276,10 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   LoadedWeights loaded{.path = place.path, .fresh = missing_parts(wanted, meanings), .notes = {}};
   check_tensors(place, *source, meanings, wanted, loaded.fresh);
   loaded.notes = check_stated(place, request, model);
+  if (!source->prefix().empty()) {
+    loaded.notes.push_back(concat(place.path, ": its names are read without ", source->prefix(),
+                                  ", which a wrapper of PyTorch put before each of them"));
+  }
   if (!loaded.fresh.empty() && request.missing_heads == MissingHeads::kRefuse) {
     fail(ExitCode::kData, place.path, ": has ", listed(loaded.fresh),
          "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start "

@@ -12,6 +12,7 @@
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/parse_number.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -43,7 +44,7 @@ int64_t metadata_number(const std::string& path, const SafeTensorsHeader& header
   const std::string text = metadata_text(header, key);
   const int64_t number = parse_count(text);
   if (number < 0) {
-    fail(ExitCode::kData, path, ": has ", key, " \"", text,
+    fail(ExitCode::kData, path, ": has ", key, " \"", shortened(text),
          "\", want a count; it is no optimizer file of this program.");
   }
   return number;
@@ -94,7 +95,7 @@ std::vector<ShardRange> read_ranges(const std::string& path, const SafeTensorsHe
     elements_found += end - begin;
   }
   if (elements_found != elements) {
-    fail(ExitCode::kData, path, ": has ranges \"", text, "\", want ", elements,
+    fail(ExitCode::kData, path, ": has ranges \"", shortened(text), "\", want ", elements,
          " elements of the flat buffer; it is no optimizer file of this program.");
   }
   return ranges;
@@ -214,6 +215,16 @@ std::string write_optimizer_file(const std::string& folder, const CheckpointPart
   return path;
 }
 
+void check_moments(const std::string& path, const std::string& tensor,
+                   const std::vector<float>& values) {
+  check_finite(ExitCode::kData, path, tensor, values.data(), std::ssize(values));
+  if (tensor == "v" && std::ranges::any_of(values, [](float v) { return v < 0; })) {
+    fail(ExitCode::kData, path,
+         ": v has negative numbers, want means of squares; the checkpoint is damaged, use an "
+         "earlier one.");
+  }
+}
+
 void read_optimizer_files(const std::string& folder, const CheckpointParts& parts) {
   const Optimizer& optimizer = *parts.optimizer;
   const Buffer pinned = parts.device->allocate_pinned(3 * optimizer.master().bytes());
@@ -232,8 +243,7 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
         const std::vector<float> values =
             read_safetensor(folder + "/" + file.name, file.header, kTensors[tensor],
                             overlap.from_element, overlap.elements);
-        check_finite(ExitCode::kData, folder + "/" + file.name, kTensors[tensor], values.data(),
-                     overlap.elements);
+        check_moments(folder + "/" + file.name, kTensors[tensor], values);
         std::copy(values.begin(), values.end(),
                   staging + static_cast<int64_t>(tensor) * optimizer.shard_elements() +
                       overlap.to_element);

@@ -20,12 +20,17 @@ std::string write_optimizer_file(const std::string& folder, const CheckpointPart
 /// Names of the optimizer files in the folder, in order of their shards.
 std::vector<std::string> optimizer_file_names(const std::string& folder);
 
+/// Error(kData) naming the file where numbers of "master", "m" or "v" are not finite, or means of
+/// squares ("v") are negative.
+void check_moments(const std::string& path, const std::string& tensor,
+                   const std::vector<float>& values);
+
 /// Fills master, m and v of this rank from whichever files hold its ranges. Opens no more once it
 /// has all: its own alone where as many shards were saved with buckets of the same size.
 ///
 /// Needs     files that have been compared with DONE; hashes are not looked at here.
-/// Errors    Error(kData): files missing, not ours, of a parameter table of another size, or with
-///           numbers that are not finite.
+/// Errors    Error(kData): files missing, not ours, of a parameter table of another size, or as
+///           check_moments().
 void read_optimizer_files(const std::string& folder, const CheckpointParts& parts);
 
 }  // namespace bertha

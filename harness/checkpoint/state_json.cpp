@@ -48,6 +48,13 @@ float single(const JsonField& field) {
   return static_cast<float>(value);
 }
 
+/// A number from 0, and up to `most`.
+double from_zero(const JsonField& field, double most = std::numeric_limits<float>::max()) {
+  const double value = field.number();
+  if (value < 0 || value > most) field.wrong(concat("a number from 0 to ", most));
+  return value;
+}
+
 /// JSON has no number for one that is not finite: it is written as null.
 double loss(const JsonField& field) {
   return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.number();
@@ -83,12 +90,12 @@ LambState lamb_from_json(const JsonField& field) {
           .skipped_steps = counter(field["skipped_steps"]),
           .skips_in_a_row = counter(field["skips_in_a_row"]),
           .steps_since_growth = counter(field["steps_since_growth"]),
-          .loss_scale = single(field["loss_scale"]),
-          .learning_rate = single(field["learning_rate"]),
+          .loss_scale = static_cast<float>(from_zero(field["loss_scale"])),
+          .learning_rate = static_cast<float>(from_zero(field["learning_rate"])),
           .gradient_norm = float_of_bits(field["gradient_norm_bits"]),
           .gradient_multiplier = float_of_bits(field["gradient_multiplier_bits"]),
-          .bias_correction_1 = single(field["bias_correction_1"]),
-          .bias_correction_2 = single(field["bias_correction_2"]),
+          .bias_correction_1 = static_cast<float>(from_zero(field["bias_correction_1"], 1)),
+          .bias_correction_2 = static_cast<float>(from_zero(field["bias_correction_2"], 1)),
           .usual_log_norm = knows_norms ? single(field["usual_log_norm"]) : 0.0f,
           .skip = static_cast<int32_t>(field["skip"].integer(0, 1)),
           .norms_seen = knows_norms
@@ -155,11 +162,11 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
     state.seed = root["seed"].word();
     state.data = position_from_json(root["data"]);
     state.lamb = lamb_from_json(root["optimizer"]);
-    state.training_seconds = root["training_seconds"].number();
+    state.training_seconds = from_zero(root["training_seconds"]);
     root["evals"].for_each([&](const JsonField& point) {
       state.evals.push_back({.step = counter(point["step"]),
                              .samples = counter(point["samples"]),
-                             .mlm_accuracy = point["mlm_accuracy"].number(),
+                             .mlm_accuracy = from_zero(point["mlm_accuracy"], 1),
                              .mlm_loss = loss(point["mlm_loss"])});
     });
     if (root.contains("batches_left_out"))
@@ -171,7 +178,7 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                           .open_sum = usual["open_sum"].number(),
                           .open_masked = counter(usual["open_masked"])};
     }
-    if (root.contains("joules")) state.joules = root["joules"].number();
+    if (root.contains("joules")) state.joules = from_zero(root["joules"]);
     if (root.contains("fp8_scale_exponents")) {
       root["fp8_scale_exponents"].for_each([&](const JsonField& exponent) {
         state.fp8_scale_exponents.push_back(static_cast<int>(exponent.integer(-100, 100)));

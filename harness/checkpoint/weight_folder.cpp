@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
@@ -14,7 +15,9 @@
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/weight_file.h"
 #include "harness/checkpoint/weight_source.h"
+#include "harness/model/fp8_state.h"
 #include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
@@ -49,32 +52,47 @@ std::vector<NamedRows> names_of(const WeightFolder& folder, ModelHeads heads) {
   return names;
 }
 
-int64_t check_values(const WeightPlace& place) {
+/// "109,482,240 weights, all finite".
+std::string check_values(const WeightPlace& place) {
   const std::unique_ptr<WeightSource> source = open_weights(place);
   int64_t elements = 0;
+  std::set<std::string> other_types;
   for (const auto& [name, tensor] : source->tensors()) {
-    if (!is_read_as_float(tensor.dtype)) continue;
+    if (!is_read_as_float(tensor.dtype)) {
+      other_types.insert(tensor.dtype);
+      continue;
+    }
     const std::vector<float> values = source->read(name);
     const auto count = static_cast<int64_t>(values.size());
     check_finite(ExitCode::kData, place.path, name, values.data(), count);
     elements += count;
   }
-  return elements;
+  if (elements == 0) {
+    fail(ExitCode::kData, place.path, ": has no weights in F32, F16 or BF16",
+         other_types.empty() ? "" : concat(", but in ", joined(other_types, ", ")),
+         "; convert the file.");
+  }
+  return concat(
+      elements, " weights, all finite",
+      other_types.empty() ? "" : concat("; not read: tensors in ", joined(other_types, ", ")));
 }
 
-/// master, m and v of every rank; v is a mean of squares.
+/// master, m and v of one shard.
 void check_optimizer_file(const std::string& path) {
   const SafeTensorsHeader header = read_safetensors_header(path);
   for (const auto& [name, tensor] : header.tensors) {
-    const std::vector<float> values = read_safetensor(path, header, name, 0, tensor.elements());
-    check_finite(ExitCode::kData, path, name, values.data(), tensor.elements());
-    const bool negative = std::ranges::any_of(values, [](float v) { return v < 0; });
-    if (name == "v" && negative) {
-      fail(ExitCode::kData, path,
-           ": v has negative numbers, want means of squares; the checkpoint "
-           "is damaged, use an earlier one.");
-    }
+    check_moments(path, name, read_safetensor(path, header, name, 0, tensor.elements()));
   }
+}
+
+/// layers: 0 = not known.
+void check_state(const std::string& path, int64_t layers) {
+  const auto scales =
+      std::ssize(training_state_from_json(read_text_file(path), path).fp8_scale_exponents);
+  if (layers == 0 || scales == 0 || scales == fp8_scale_count(layers)) return;
+  fail(ExitCode::kData, path, ": fp8_scale_exponents has ", scales, " numbers, want ",
+       fp8_scale_count(layers), " for ", layers, " layers; the checkpoint is damaged, use an ",
+       "earlier one.");
 }
 
 }  // namespace
@@ -140,19 +158,20 @@ std::vector<std::string> verify_weights(const std::string& path) {
   if (place.format == WeightFormat::kTensorFlow) {
     checked.push_back("index and tensors have the checksums that TensorFlow stored");
   }
-  if (const auto stated = find_stated_model(place)) {
+  const auto stated = find_stated_model(place);
+  if (stated) {
     const ParamTable table = make_param_table(make_dims(stated->model), DecayRule::kReference);
     check_weight_tensors(path, table, make_dims(stated->model), MissingHeads::kFresh);
     checked.push_back("names and shapes are those of " + stated->path);
   }
-  checked.push_back(concat(check_values(place), " weights, all finite"));
+  checked.push_back(check_values(place));
   const std::vector<std::string> optimizer = optimizer_file_names(place.folder);
   for (const std::string& name : optimizer) check_optimizer_file(place.folder + "/" + name);
   if (!optimizer.empty()) {
     checked.push_back(concat("moments of ", optimizer.size(), " optimizer files, all finite"));
   }
   const std::string state = place.folder + "/state.json";
-  if (fs::exists(state)) training_state_from_json(read_text_file(state), state);
+  if (fs::exists(state)) check_state(state, stated ? stated->model.layers : 0);
   return checked;
 }
 

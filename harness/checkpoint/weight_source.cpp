@@ -1,8 +1,10 @@
 #include "harness/checkpoint/weight_source.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 
+#include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
@@ -19,16 +21,35 @@ class SafeTensorsSource : public WeightSource {
  public:
   explicit SafeTensorsSource(const std::string& path)
       : path_(path), header_(read_safetensors_header(path)) {
+    prefix_ = wrapper_prefix();
     for (const auto& [name, tensor] : header_.tensors) {
-      tensors_[name] = {.dtype = tensor.dtype, .shape = tensor.shape};
+      tensors_[name.substr(prefix_.size())] = {.dtype = tensor.dtype, .shape = tensor.shape};
     }
   }
 
   std::vector<float> read(const std::string& name) const override {
-    return read_safetensor(path_, header_, name, 0, header_.tensors.at(name).elements());
+    const std::string stored = prefix_ + name;
+    return read_safetensor(path_, header_, stored, 0, header_.tensors.at(stored).elements());
   }
 
  private:
+  /// What all names begin with.
+  std::string wrapper_prefix() const {
+    std::string found;
+    for (bool grows = !header_.tensors.empty(); grows;) {
+      grows = false;
+      for (const char* wrapper : {"module.", "_orig_mod."}) {
+        const std::string longer = found + wrapper;
+        const bool all = std::ranges::all_of(
+            header_.tensors, [&](const auto& entry) { return entry.first.starts_with(longer); });
+        if (!all) continue;
+        found = longer;
+        grows = true;
+      }
+    }
+    return found;
+  }
+
   std::string path_;
   SafeTensorsHeader header_;
 };
@@ -46,6 +67,12 @@ WeightPlace locate_in_folder(const std::string& folder) {
   const fs::path root(folder);
   if (fs::exists(root / kModelFile)) {
     return {.path = (root / kModelFile).string(), .folder = folder};
+  }
+  if (fs::is_directory(root / "ckpt")) {
+    if (const auto newest = newest_checkpoint((root / "ckpt").string())) {
+      return locate_in_folder(*newest);
+    }
+    fail(ExitCode::kData, folder, ": this run has saved no checkpoint yet; name another folder.");
   }
   if (fs::exists(root / "model.safetensors.index.json")) {
     fail(ExitCode::kData, folder,

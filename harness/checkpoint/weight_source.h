@@ -19,9 +19,9 @@ struct WeightPlace {
   std::string folder;  // that holds it, and perhaps config.json and vocab.txt
 };
 
-/// Finds the weights that a user means by a folder (one of ours, Hugging Face's, or one with a
-/// single TensorFlow checkpoint), a .safetensors file, or a TensorFlow checkpoint's prefix or any
-/// of its files.
+/// Finds the weights that a user means by a folder (a checkpoint or run of ours, Hugging Face's, or
+/// one with a single TensorFlow checkpoint), a .safetensors file, or a TensorFlow checkpoint's
+/// prefix or any of its files.
 ///
 /// Errors    Error(kData) that says what is there instead, and what to do with it.
 WeightPlace locate_weights(const std::string& path);
@@ -35,10 +35,12 @@ struct SourceTensor {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  /// Under the names that their writer gave them: for tf.train.Checkpoint the variables' own names,
-  /// and the paths among saved objects where the model garden wrote them.
+  /// Under the names that their writer gave them, without prefix(): for tf.train.Checkpoint the
+  /// variables' own names, and the paths among saved objects where the model garden wrote them.
   const std::map<std::string, SourceTensor>& tensors() const { return tensors_; }
   WeightNaming naming() const { return naming_; }
+  /// "module." or "_orig_mod.", which PyTorch's wrappers put before every name; "" = none.
+  const std::string& prefix() const { return prefix_; }
   /// All elements of a tensor of F32, F16 or BF16, row-major, as f32. Error(kData) for other types
   /// and for damage.
   virtual std::vector<float> read(const std::string& name) const = 0;
@@ -46,6 +48,7 @@ class WeightSource {
  protected:
   std::map<std::string, SourceTensor> tensors_;
   WeightNaming naming_ = WeightNaming::kHuggingFace;
+  std::string prefix_;
 };
 
 /// Error(kData) when the list of tensors cannot be read.

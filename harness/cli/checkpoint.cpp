@@ -141,8 +141,7 @@ void print_folder(const std::string& folder, const std::string& newest,
   }
 }
 
-int run_show(const CheckpointOptions& options) {
-  const std::string path = checkpoint_to_check(options.path);
+int show(const CheckpointOptions& options, const std::string& path) {
   const fs::path state_path = fs::path(path) / "state.json";
   std::optional<TrainingState> state;
   if (fs::exists(state_path)) {
@@ -165,6 +164,11 @@ int run_show(const CheckpointOptions& options) {
                      {"state", state ? state_json(*state) : ReportJson()},
                      {"tensors", weights_json(header)}});
   return 0;
+}
+
+int run_show(const CheckpointOptions& options) {
+  return with_checkpoint(options.path, checkpoint_to_check,
+                         [&](const std::string& found) { return show(options, found); });
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "harness/cli/command.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -13,6 +15,20 @@ std::string checkpoint_to_check(const std::string& path);
 
 /// A run folder stands for its newest checkpoint; other paths for themselves.
 std::string weights_at(const std::string& path);
+
+/// use(find(path)), and again when a run that goes on has removed the checkpoint that was found; it
+/// has saved a newer one before.
+template <class Find, class Use>
+auto with_checkpoint(const std::string& path, const Find& find, const Use& use) {
+  for (int tries_left = 20;; --tries_left) {
+    const std::string found = find(path);
+    try {
+      return use(found);
+    } catch (const Error&) {
+      if (found == path || tries_left == 0 || std::filesystem::exists(found)) throw;
+    }
+  }
+}
 
 // Sub-commands of `bertha checkpoint`.
 void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen);

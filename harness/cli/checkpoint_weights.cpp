@@ -1,11 +1,13 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "harness/checkpoint/weight_folder.h"
 #include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -20,26 +22,33 @@ struct RewriteOptions {
   bool encoder_only = false;
 };
 
-int run_rewrite(RewriteOptions options) {
-  WeightRequest& weights = options.request.weights;
-  weights.path = weights_at(weights.path);
+int rewrite(const RewriteOptions& options, FolderRequest request) {
   // What is not written need not be there.
   const bool fresh = options.missing_heads == "fresh" || options.encoder_only;
-  weights.missing_heads = fresh ? MissingHeads::kFresh : MissingHeads::kRefuse;
-  const WeightFolder folder = read_weight_folder(options.request);
+  request.weights.missing_heads = fresh ? MissingHeads::kFresh : MissingHeads::kRefuse;
+  const WeightFolder folder = read_weight_folder(request);
+  const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
+  write_weight_folder(options.output, folder, heads);
   for (const std::string& note : folder.loaded.notes) log_line(LogLevel::kWarning, note);
   if (folder.vocab.empty()) {
     log_line(LogLevel::kWarning,
              "no vocab.txt lies beside the weights, so none is written; name one with --vocab");
   }
-  const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
-  write_weight_folder(options.output, folder, heads);
   const ModelConfig& m = folder.model;
   std::cout << options.output << ": " << m.layers << " layers, " << m.hidden << " wide, " << m.heads
             << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by " << m.gelu
             << (folder.tokenizer.do_lower_case ? ", lower-cased" : ", cased")
             << (options.encoder_only ? ", without heads\n" : "\n");
   return 0;
+}
+
+int run_rewrite(const RewriteOptions& options) {
+  const auto rewrite_found = [&](const std::string& found) {
+    FolderRequest request = options.request;
+    request.weights.path = found;
+    return rewrite(options, std::move(request));
+  };
+  return with_checkpoint(options.request.weights.path, weights_at, rewrite_found);
 }
 
 void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
@@ -80,9 +89,13 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
   const auto path = std::make_shared<std::string>();
   add_text(verify, "path", *path, "PATH", "As for `bertha checkpoint export`").required();
   set_action(verify, chosen, [path](CommandContext&) {
-    const std::string found = is_run(*path) ? checkpoint_to_check(*path) : *path;
-    std::cout << found << '\n';
-    for (const std::string& line : verify_weights(found)) std::cout << "  " << line << '\n';
+    const auto find = [](const std::string& given) {
+      return is_run(given) ? checkpoint_to_check(given) : given;
+    };
+    const std::string text = with_checkpoint(*path, find, [](const std::string& found) {
+      return concat(found, "\n  ", joined(verify_weights(found), "\n  "), '\n');
+    });
+    std::cout << text;
     return 0;
   });
 }

@@ -7,7 +7,7 @@
 namespace bertha {
 
 void add_verbosity_options(CLI::App& command, Chosen& chosen) {
-  add_flag(command, "-q,--quiet", chosen.quiet, "Print warnings and errors only");
+  add_flag(command, "-q,--quiet", chosen.quiet, "Print warnings, errors and results only");
   add_flag(command, "-v,--verbose", chosen.verbose, "Print debug lines too");
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,8 +12,10 @@
 #include "harness/comm/start_limit.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
+#include "harness/report/run_folder.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -91,6 +94,14 @@ std::string config_message(const CLI::App& command, int num_ranks, BatchRule rul
   }
 }
 
+// What the run of a checkpoint, or the run of this folder, was configured with; "" = not recorded.
+std::string recorded_config(const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  if (const std::string own = newest_config(checkpoint); !own.empty()) return own;
+  const fs::path run = (fs::absolute(checkpoint) / "").parent_path().parent_path().parent_path();
+  return newest_config(run.lexically_proximate(fs::current_path()).string());
+}
+
 }  // namespace
 
 void add_config_options(CLI::App& command, ShortOptions shorts) {
@@ -123,11 +134,16 @@ LoadedConfig load_from_options(const CLI::App& command) {
     if (name == "--config") {
       files.push_back(value);
     } else if (name == "--set") {
-      overrides.push_back({.assignment = value, .spelled = "--set " + value});
+      overrides.push_back({.assignment = value, .spelled = "--set " + shortened(value)});
     } else {
       overrides.push_back({.assignment = std::string(short_option->key) + "=" + value,
-                           .spelled = name + " " + value});
+                           .spelled = name + " " + shortened(value)});
     }
+  }
+  const CLI::Option* const checkpoint = command.get_option_no_throw("--checkpoint");
+  if (files.empty() && checkpoint != nullptr && checkpoint->count() > 0) {
+    const std::string recorded = recorded_config(checkpoint->results().front());
+    if (!recorded.empty()) files.push_back(recorded);
   }
   return load_config(files, overrides);
 }

@@ -18,6 +18,7 @@ struct PrepareCommand {
   PrepareOptions options;
   bool official = false;
   std::string checksum_list;
+  int64_t max_masked_per_seq = 0;  // 0 = not given
 };
 
 constexpr int64_t kOfficialShards = 4320;
@@ -89,9 +90,15 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
 
 int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   if (command.official) return run_official(command.options, command.checksum_list, context);
-  const PrepareSummary summary = prepare_data(command.options, progress_lines(context.terminal));
-  print_prepared(command.options, summary);
-  std::cout << "next: bertha data verify " << shell_word(command.options.output_dir) << '\n';
+  PrepareOptions options = command.options;
+  int64_t& most_masked = options.generator.max_masked_per_seq;
+  most_masked = command.max_masked_per_seq > 0
+                    ? command.max_masked_per_seq
+                    : std::min(most_masked, options.generator.max_seq_tokens);
+  log_line(LogLevel::kInfo, "stopping this command loses nothing: the same one goes on");
+  const PrepareSummary summary = prepare_data(options, progress_lines(context.terminal));
+  print_prepared(options, summary);
+  std::cout << "next: bertha data verify " << shell_word(options.output_dir) << '\n';
   return 0;
 }
 
@@ -113,7 +120,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       {.name = "prepare",
        .description =
            "Turns text into shards of training samples, as the published generator does. "
-           "Finished parts are kept when it is stopped and run again.",
+           "Finished parts are kept when it is stopped and run again. Text is tokenized as in "
+           "google-research's tokenization.py; transformers differs for words of 101 to 200 "
+           "characters, characters for private use, and [CLS] or [SEP] written in text.",
        .examples = {
            "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
@@ -143,8 +152,10 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   count("--duplication", options->generator.duplication,
         "Times that each text is used, masked anew");
   count("--max-seq-tokens", options->generator.max_seq_tokens, "Longest sequence");
-  count("--max-masked-per-seq", options->generator.max_masked_per_seq,
-        "Most masked tokens of a sequence");
+  add_count(prepare, "--max-masked-per-seq", command.max_masked_per_seq,
+            concat("Most masked tokens of a sequence (default ",
+                   options->generator.max_masked_per_seq, ", or --max-seq-tokens if fewer)"),
+            1);
   count("--eval-samples", options->eval_samples,
         "Write so many picked samples into one file; 0 = all, as shards");
   add_number(prepare, "--masked-fraction", options->generator.masked_fraction,

@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "data/files/new_file.h"
 #include "data/prepare/vocab_trainer.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
@@ -15,6 +16,7 @@ struct VocabCommand {
 };
 
 int run_vocab(VocabCommand command, const CommandContext& context) {
+  { const NewFile fails_before_the_work(command.output); }
   command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =
       train_vocabulary(command.options, progress_lines(context.terminal));

@@ -22,11 +22,11 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
   CLI::App& eval = add_command(
       program, chosen,
       {.name = "eval",
-       .description = "Evaluates a checkpoint on the whole evaluation set. Exit code 3 when the "
-                      "target is missed.",
-       .examples = {"bertha eval --config runs/latest/resolved.yaml --checkpoint runs/latest",
-                    "mpirun -np 2 bertha eval --config runs/latest/resolved.yaml --checkpoint "
-                    "runs/latest/ckpt/step_00001000",
+       .description = "Evaluates a checkpoint on the whole evaluation set. Without --config the "
+                      "settings are those of the checkpoint's run. Exit code 3 when the target is "
+                      "missed.",
+       .examples = {"bertha eval --checkpoint runs/latest",
+                    "mpirun -np 2 bertha eval --checkpoint runs/latest/ckpt/step_00001000",
                     "bertha eval --config configs/quickstart.yaml --checkpoint my_model --set "
                     "data.eval=data/eval --json eval.json"}});
   add_config_options(eval, ShortOptions::kEvaluation);
@@ -39,9 +39,14 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
     const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
     context.error_scope = ErrorScope::kThisRank;
     // Rank 0 chooses the newest checkpoint of a run folder: no two ranks choose differently.
-    const std::string weights =
-        text_of_first_rank(*context.world, [&] { return weights_at(options->checkpoint); });
-    return run_evaluation(config, weights, options->json, *context.world);
+    const auto find = [&](const std::string& path) {
+      return text_of_first_rank(*context.world, [&] { return weights_at(path); });
+    };
+    const auto evaluate = [&](const std::string& weights) {
+      return run_evaluation(config, weights, options->json, *context.world);
+    };
+    if (context.world->size() > 1) return evaluate(find(options->checkpoint));
+    return with_checkpoint(options->checkpoint, find, evaluate);
   });
 }
 

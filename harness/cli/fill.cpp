@@ -7,6 +7,7 @@
 
 #include "data/prepare/part_reader.h"
 #include "data/prepare/unicode_text.h"
+#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/text_model.h"
@@ -111,8 +112,8 @@ std::string table(const TextModel& model, const MaskLogits& logits_of, int64_t m
   return text;
 }
 
-int run_fill(const FillOptions& options, CommandContext& context) {
-  const std::vector<Line> lines = lines_of(options);
+void fill_lines(const std::vector<Line>& lines, const FillOptions& options,
+                CommandContext& context) {
   TextModel model(options.model, "fill", *context.world);
   if (!model.has(ModelPart::kMaskedTokenHead)) {
     fail(ExitCode::kData, options.model.request.weights.path,
@@ -121,9 +122,24 @@ int run_fill(const FillOptions& options, CommandContext& context) {
   for (const Line& line : lines) {
     const TokenizedLine tokens = model.tokenize(line.text, line.place);
     const MaskLogits logits = model.run(tokens);
+    if (!std::ranges::all_of(logits.values, [](float logit) { return std::isfinite(logit); })) {
+      fail(ExitCode::kNumeric, options.model.request.weights.path, ": ", line.place,
+           ": the model's outputs are not finite; the weights are too large for its arithmetic, "
+           "name another checkpoint");
+    }
     std::cout << line.text << '\n' << table(model, logits, std::ssize(tokens.masked), options.top);
   }
-  return 0;
+}
+
+int run_fill(const FillOptions& options, CommandContext& context) {
+  const std::vector<Line> lines = lines_of(options);
+  const auto fill_by = [&](const std::string& found) {
+    FillOptions of_checkpoint = options;
+    of_checkpoint.model.request.weights.path = found;
+    fill_lines(lines, of_checkpoint, context);
+    return 0;
+  };
+  return with_checkpoint(options.model.request.weights.path, weights_at, fill_by);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/parse_number.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -17,7 +18,7 @@ CLI::Validator check(Accepts accepts, const std::string& want) {
   const auto complaint = [accepts, want](const std::string& text) -> std::string {
     const std::optional<Number> number = parse_number<Number>(text);
     if (number && accepts(*number)) return "";
-    return concat("found \"", text, "\", want ", want);
+    return concat("found \"", shortened(text), "\", want ", want);
   };
   return CLI::Validator(complaint, "");
 }
@@ -120,7 +121,7 @@ void add_choice(CLI::App& command, const std::string& name, const std::vector<st
   const auto take_word = [name, words, shown, take](const std::string& given) {
     const auto found = std::find(words.begin(), words.end(), given);
     if (found == words.end()) {
-      throw CLI::ValidationError(name, concat("found \"", given, "\", want ", shown));
+      throw CLI::ValidationError(name, concat("found \"", shortened(given), "\", want ", shown));
     }
     take(static_cast<size_t>(found - words.begin()));
   };

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "harness/cli/config_options.h"
@@ -10,6 +12,7 @@
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -67,18 +70,58 @@ void add_commands(const CLI::App& app, const std::vector<std::string>& words,
   }
 }
 
+bool is_path_option(const CLI::Option* option) {
+  const std::string type = option->get_type_name();
+  return type == "PATH" || type == "FILE" || type == "DIR";
+}
+
 // An empty name of a file is a shell's variable that is not set, more often than not.
 void refuse_empty_paths(const Called& called) {
-  for (const CLI::Option* option : called.command->get_options()) {
+  for (const CLI::Option* option : called.command->get_options(is_path_option)) {
+    if (option->get_group() == kKeyOptionGroup) continue;
     const std::string type = option->get_type_name();
-    const bool is_path = type == "PATH" || type == "FILE" || type == "DIR";
-    if (!is_path || option->get_group() == kKeyOptionGroup) continue;
     const std::vector<std::string>& given = option->results();
     if (std::ranges::find(given, "") == given.end()) continue;
     const std::string name =
         option->get_lnames().empty() ? type : "--" + option->get_lnames().front();
     fail(ExitCode::kUsage, prefix(called.name), name, ": found \"\", want a ",
          type == "DIR" ? "folder" : "path");
+  }
+}
+
+bool is_output(const CLI::Option& option) {
+  return option.check_lname("output") || option.check_lname("json");
+}
+
+// Whether an earlier --json wrote the file, so that it may be replaced.
+bool is_report(const std::string& path) {
+  constexpr std::string_view kBegin = "{\n  \"command\": ";
+  std::string begin(kBegin.size(), ' ');
+  std::ifstream(path).read(begin.data(), std::ssize(begin));
+  return begin == kBegin;
+}
+
+// An output replaces the file at its path, and must not replace what the command reads.
+void refuse_outputs_among_inputs(const Called& called) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // then the path is no file, and not refused here
+  std::vector<std::string> inputs;
+  for (const CLI::Option* option : called.command->get_options(is_path_option)) {
+    if (is_output(*option)) continue;
+    inputs.insert(inputs.end(), option->results().begin(), option->results().end());
+  }
+  for (const CLI::Option* option : called.command->get_options(is_path_option)) {
+    if (!is_output(*option) || option->count() == 0) continue;
+    const std::string output = option->results().back();
+    if (!fs::is_regular_file(output, ignored) || is_report(output)) continue;
+    const fs::path file = fs::weakly_canonical(output, ignored);
+    for (const std::string& input : inputs) {
+      const fs::path inside = file.lexically_relative(fs::weakly_canonical(input, ignored));
+      if (inside.empty() || *inside.begin() == "..") continue;
+      fail(ExitCode::kUsage, prefix(called.name), "--", option->get_lnames().front(), " ", output,
+           inside == "." ? " is an input" : concat(" is a file of the input ", input),
+           " and would be replaced; name another file");
+    }
   }
 }
 
@@ -140,7 +183,7 @@ std::string CommandLine::unknown_word() const {
     const std::string word = left.front().substr(0, left.front().find('='));
     const std::vector<std::string> of_last = option_names(*met.back().command);
     const bool too_early = std::ranges::find(of_last, word) != of_last.end();
-    return concat(prefix(name), "unknown option ", word, "; ",
+    return concat(prefix(name), "unknown option ", shortened(word), "; ",
                   too_early ? concat("it belongs behind ", met.back().name)
                             : see(nearest_word(word, option_names(*command))));
   }
@@ -151,8 +194,8 @@ std::string CommandLine::unknown_word() const {
     }
     commands.insert(commands.end(), tool_names().begin(), tool_names().end());
   }
-  return concat(prefix(name), "unknown ", commands.empty() ? "argument " : "command ", left.front(),
-                "; ", see(nearest_word(left.front(), commands)));
+  return concat(prefix(name), "unknown ", commands.empty() ? "argument " : "command ",
+                shortened(left.front()), "; ", see(nearest_word(left.front(), commands)));
 }
 
 Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
@@ -177,6 +220,7 @@ Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
          " --help");
   }
   refuse_empty_paths(last);
+  refuse_outputs_among_inputs(last);
   const CLI::Option* const output = last.command->get_option_no_throw("--output");
   return {.command = without_program(last.name),
           .chosen = chosen_,

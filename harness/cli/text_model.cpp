@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "data/pipeline/collate.h"
-#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
 #include "harness/train/pinned_pool.h"
@@ -35,7 +34,6 @@ Backend backend_for(const TextModelOptions& options, const std::string& command,
 
 WeightFolder folder_for(FolderRequest request) {
   request.weights.missing_heads = MissingHeads::kFresh;
-  request.weights.path = weights_at(request.weights.path);
   WeightFolder folder = read_weight_folder(request);
   if (folder.vocab.empty()) {
     fail(ExitCode::kData, request.weights.path,

@@ -7,6 +7,7 @@
 #include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -50,11 +51,13 @@ struct Assign {
       hint = " (64k and 1.5M are fine too)";
     }
     const std::string type = type_name(key);
-    return concat("found \"", text, "\", want ", type == "integer" ? "an " : "a ", type, hint);
+    return concat("found \"", shortened(text), "\", want ", type == "integer" ? "an " : "a ", type,
+                  hint);
   }
   std::string beyond(double value) const {
     const bool above = key.range.high >= 1e15 && value > key.range.high;
-    return concat("found ", text, ", want ", above ? "at most 1e15" : allowed_values(key));
+    return concat("found ", shortened(text), ", want ",
+                  above ? "at most 1e15" : allowed_values(key));
   }
 
   std::string operator()(int64_t* field) const {
@@ -83,7 +86,7 @@ struct Assign {
     } else if (is("false", "False", "no", "off")) {
       *field = false;
     } else {
-      return concat("found \"", text, "\", want true or false");
+      return concat("found \"", shortened(text), "\", want true or false");
     }
     return "";
   }
@@ -98,7 +101,7 @@ struct Assign {
       const auto alias = kAliases.find(text);
       const std::string near =
           nearest_word(alias == kAliases.end() ? text : alias->second, candidates);
-      return concat("found \"", text, "\", want ", allowed_values(key),
+      return concat("found \"", shortened(text), "\", want ", allowed_values(key),
                     near.empty() ? "" : "; did you mean " + near + "?");
     }
     *field = text;

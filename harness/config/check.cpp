@@ -8,6 +8,7 @@
 
 #include "harness/config/run_plan.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -94,12 +95,12 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
     errors.push_back("checkpoint.resume is empty; write auto, never or the path of a checkpoint");
   }
   if (config.log.run_name.empty() || config.log.run_name.find('/') != std::string::npos) {
-    errors.push_back(concat("log.run_name = \"", config.log.run_name,
+    errors.push_back(concat("log.run_name = \"", shortened(config.log.run_name),
                             "\" cannot name a folder; write a word without \"/\""));
   }
   const std::string& profiled = config.log.profile_steps;
   if (!profiled.empty() && !parse_step_range(profiled)) {
-    errors.push_back(concat("log.profile_steps = \"", profiled,
+    errors.push_back(concat("log.profile_steps = \"", shortened(profiled),
                             "\" is no range of steps; write the first and the last as 11:15"));
   }
 }

@@ -6,8 +6,8 @@
 
 namespace bertha {
 
-/// Environment variables that can affect a run, sorted by name: those of OpenMP, OpenBLAS, CUDA,
-/// NCCL, UCX, HDF5 and the launchers. Recorded in the run folder.
+/// Environment variables that can affect a run and hold no secret, sorted by name: of OpenMP,
+/// OpenBLAS, CUDA, NCCL, UCX, HDF5 and the launchers. Recorded in the run folder.
 std::vector<std::pair<std::string, std::string>> recorded_environment();
 
 /// The id of this process's Slurm job, which stays the same after a requeue; "" outside of one.

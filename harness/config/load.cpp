@@ -3,9 +3,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <ranges>
 #include <sstream>
 #include <system_error>
 
@@ -13,6 +14,7 @@
 #include "harness/config/keys.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -21,6 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIncludeDepth = 16;
 constexpr int kMaxFiles = 256;  // each counts as often as it is read
+constexpr size_t kMostFileBytes = 1 << 20;
+constexpr size_t kMostErrors = 50;  // that one message lists
 
 std::string quoted_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";
@@ -92,8 +96,16 @@ bool is_closed(const std::string& text, size_t from) {
   return false;
 }
 
+// Whether a message may print it: a file that is not a configuration may contain secrets.
+bool is_name(const std::string& key) {
+  constexpr const char* kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ";
+  return key.size() <= kMostQuotedBytes && key.find_first_not_of(kLetters) == std::string::npos;
+}
+
 class Loader {
  public:
+  explicit Loader(bool warns) : warns_(warns) {}
   void load_file(const std::string& path, const std::string& asked_at);
   void load_text(const std::string& text, const std::string& path);
   void apply(const Override& given);
@@ -104,6 +116,7 @@ class Loader {
     std::string path;
     const std::string& text;
     std::map<std::string, std::string> seen;  // key path -> where
+    std::map<std::string, int64_t> repeats;   // key path -> how often it is given again
   };
 
   static std::string place(const File& file, const YAML::Mark& mark) {
@@ -122,6 +135,7 @@ class Loader {
   void refuse_value(const std::string& where, const Key& key, const std::string& wrong);
   void report_contradictions();
 
+  bool warns_;
   LoadedConfig loaded_;
   std::vector<std::string> errors_;
   std::vector<std::string> refused_;  // keys whose value or name is among the errors
@@ -180,22 +194,25 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
     return;
   }
   std::ifstream stream(path, std::ios::binary);
-  std::string text;
-  std::array<char, 1 << 16> piece;
-  while (stream.read(piece.data(), piece.size()), stream.gcount() > 0) {
-    text.append(piece.data(), static_cast<size_t>(stream.gcount()));
+  std::string text(kMostFileBytes + 1, '\0');
+  stream.read(text.data(), std::ssize(text));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kMostFileBytes) {
+    errors_.push_back(concat(from, path, ": has more than ", kMostFileBytes,
+                             " bytes; give the path of a YAML file"));
+    return;
   }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // yaml-cpp counts none of it
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (stream.bad() || !stream.eof()) {
     errors_.push_back(from + path + ": cannot be read; check its permissions and the disk");
     return;
   }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // yaml-cpp counts none of it
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   load_text(text, path);
 }
 
 void Loader::load_text(const std::string& text, const std::string& path) {
-  File file{.path = path, .text = text, .seen = {}};
+  File file{.path = path, .text = text, .seen = {}, .repeats = {}};
   try {
     const YAML::Node root = YAML::Load(text);
     if (const std::string second = second_document(text); !second.empty()) {
@@ -254,9 +271,14 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
       report(where, "found " + quoted_kind(entry.first) + " as a key, want a name");
       continue;
     }
+    if (!is_name(entry.first.Scalar())) {
+      report(where, "this is not the name of a key; want sections such as train: and model:");
+      return;
+    }
     const std::string path = prefix + entry.first.Scalar();
     const auto [first, fresh] = file.seen.emplace(path, where);
     if (!fresh) {
+      if (++file.repeats[path] > 1) continue;
       report(where, concat(path, ": given twice, first at ", first->second, "; keep one"));
       continue;
     }
@@ -276,19 +298,25 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
       read_map(file, entry.second, path + ".");
     } else if (section && !entry.second.IsNull()) {
       report(where, concat(path, ": found ",
-                           entry.second.IsScalar() ? '"' + entry.second.Scalar() + '"' : "a list",
+                           entry.second.IsScalar() ? '"' + shortened(entry.second.Scalar()) + '"'
+                                                   : "a list",
                            ", want a section of lines such as \"seed: 1\", with a blank behind the "
                            "colon"));
     } else if (!section) {
       if (!is_retired(where, path)) refuse_key(where, path);
     }
   }
+  if (!prefix.empty()) return;
+  for (const auto& [path, repeats] : file.repeats) {
+    if (repeats > 1) report(file.path, concat(path, ": given ", repeats + 1, " times in all"));
+  }
 }
 
 bool Loader::is_retired(const std::string& where, const std::string& path) {
   const std::string_view instead = retired_key(path);
   if (instead.empty()) return false;
-  log_line(LogLevel::kWarning, concat(where, ": ", path, " does nothing any more: ", instead));
+  if (warns_)
+    log_line(LogLevel::kWarning, concat(where, ": ", path, " does nothing any more: ", instead));
   return true;
 }
 
@@ -358,7 +386,10 @@ LoadedConfig Loader::finish() {
     std::string text = errors_.front();
     if (errors_.size() > 1) {
       text = concat(errors_.size(), " errors in the configuration:");
-      for (const std::string& error : errors_) text += "\n  " + error;
+      for (const std::string& error : errors_ | std::views::take(kMostErrors)) {
+        text += "\n  " + error;
+      }
+      if (errors_.size() > kMostErrors) text += "\n  ...";
     }
     fail(ExitCode::kUsage, text);
   }
@@ -370,14 +401,14 @@ LoadedConfig Loader::finish() {
 
 LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides) {
-  Loader loader;
+  Loader loader(true);
   for (const std::string& file : files) loader.load_file(file, "");
   for (const Override& given : overrides) loader.apply(given);
   return loader.finish();
 }
 
 Config config_from_yaml(const std::string& text, const std::string& name) {
-  Loader loader;
+  Loader loader(false);
   loader.load_text(text, name);
   return loader.finish().config;
 }

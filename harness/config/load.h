@@ -35,7 +35,8 @@ struct Override {
 LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides);
 
-/// What to_yaml() wrote, on another rank. Errors as above, with `name` for the file.
+/// What to_yaml() wrote, on another rank or in an earlier start, of which retired keys are no news.
+/// Errors as above, with `name` for the file.
 Config config_from_yaml(const std::string& text, const std::string& name);
 
 /// Every key with its value; loading it gives an equal Config.

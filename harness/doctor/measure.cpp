@@ -1,6 +1,7 @@
 #include "harness/doctor/measure.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -137,7 +138,7 @@ void measure_host(Backend& host, int threads, World& world, RankFacts& facts) {
 void measure_output(const std::string& folder, RankFacts& facts) {
   fs::path place = fs::absolute(folder);
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
-  const fs::path path = place / concat(".bertha_doctor_", facts.rank);
+  const fs::path path = place / concat(".bertha_doctor_", own_host(), "_", ::getpid());
   try {
     const Clock::time_point begin = Clock::now();
     write_new_file(path.string(), std::string(kOutputBytes, 'b'));

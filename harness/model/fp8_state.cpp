@@ -2,11 +2,6 @@
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
-namespace {
-
-constexpr auto kGemms = static_cast<int64_t>(kEncoderGemms);
-
-}  // namespace
 
 View Fp8State::maxima() const { return {scales.amax.data, DType::kI32, {scales.amax.extent(0)}}; }
 
@@ -17,7 +12,7 @@ int64_t quantized_per_token(const Dims& dims) {
 }
 
 Fp8State take_fp8_state(Arena& arena, const Dims& dims) {
-  const int64_t count = 3 * kGemms * dims.L;
+  const int64_t count = fp8_scale_count(dims.L);
   Fp8State state{.scales = {.scale = arena.take(DType::kF32, {count}),
                             .inverse_scale = arena.take(DType::kF32, {count, kInverseScaleCopies}),
                             .amax = arena.take(DType::kF32, {count})},

@@ -32,6 +32,11 @@ struct Fp8State {
   }
 };
 
+/// How many tensors have a scale: inputs, weights and gradients of each GEMM of each layer.
+constexpr int64_t fp8_scale_count(int64_t layers) {
+  return 3 * static_cast<int64_t>(kEncoderGemms) * layers;
+}
+
 /// Elements of inputs and gradients that a token's fp8 GEMMs round.
 int64_t quantized_per_token(const Dims& dims);
 

@@ -13,6 +13,7 @@
 #include "harness/optim/shard_plan.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shortened.h"
 
 namespace bertha {
 namespace {
@@ -195,7 +196,8 @@ int64_t parse_bytes(const std::string& text) {
       return static_cast<int64_t>(value * factor);
     }
   }
-  fail(ExitCode::kUsage, "--gpu-memory: found \"", text, "\", want a size such as 141GB or 80GiB");
+  fail(ExitCode::kUsage, "--gpu-memory: found \"", shortened(text),
+       "\", want a size such as 141GB or 80GiB");
 }
 
 }  // namespace bertha

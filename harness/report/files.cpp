@@ -1,7 +1,6 @@
 #include "harness/report/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,22 +19,6 @@ namespace {
   fail(ExitCode::kData, path, ": ", what, ": ", std::strerror(error),
        "; free space or choose another folder with log.run_dir");
 }
-
-/// Holds the file for this descriptor alone. A file system without locks is not asked twice: there,
-/// only opening a file while another process writes to it is without protection.
-class Held {
- public:
-  explicit Held(int descriptor) : descriptor_(descriptor) {
-    while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  ~Held() { ::flock(descriptor_, LOCK_UN); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
- private:
-  int descriptor_;
-};
 
 bool ends_inside_a_line(int descriptor) {
   const off_t end = ::lseek(descriptor, 0, SEEK_END);
@@ -59,8 +42,7 @@ AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
 AppendFile::~AppendFile() { ::close(descriptor_); }
 
 void AppendFile::end_last_line() {
-  // A writer's record becomes visible page by page: without the lock it looks unfinished meanwhile.
-  const Held held(descriptor_);
+  // A record that another process is writing looks unfinished too: then an empty line is added.
   if (ends_inside_a_line(descriptor_)) write("\n");
 }
 
@@ -78,25 +60,32 @@ void AppendFile::check_in_place() const {
 
 void AppendFile::append(std::string_view bytes) {
   check_in_place();
-  const Held held(descriptor_);
   write(bytes);
 }
 
 void AppendFile::write(std::string_view bytes) {
   // One write() takes the whole record; the loop only serves signals and a file system that takes
   // less than asked, as a full one does before it fails.
-  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+  off_t written_bytes = 0;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
-      // Where nothing can be cut off, the next opening ends the line.
-      [[maybe_unused]] const int cut = ::ftruncate(descriptor_, end);
+      remove_last(written_bytes);
       fail_with_errno("cannot write", path_, error);
     }
+    written_bytes += written;
     bytes.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+// If another process has appended since, or the file cannot be cut, the next opening ends the line.
+void AppendFile::remove_last(off_t bytes) {
+  const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
+  struct stat file {};
+  if (bytes == 0 || ::fstat(descriptor_, &file) != 0 || file.st_size != end) return;
+  [[maybe_unused]] const int cut = ::ftruncate(descriptor_, end - bytes);
 }
 
 void AppendFile::append_line(std::string line) {

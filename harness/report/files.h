@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -7,12 +9,14 @@
 
 namespace bertha {
 
-/// A file that only grows. Every append is one write() of the whole record under the file's lock,
-/// so records of a process that is killed, or of two processes that log to one file, never mix
-/// within a line.
+/// A file that only grows. Every append is one write() of the whole record at the end of the file
+/// (O_APPEND), so records of a process that is killed, or of the processes of a machine that log to
+/// one file, never mix within a line. No lock: whoever can read a file could take it and stop the
+/// writer.
 ///
 /// Writes    creates the file, and follows no link there; a last line that a killed process left
-///           unfinished is ended first. A record that does not fit on the disk is removed whole.
+///           unfinished is ended first. A record that does not fit on the disk is removed whole,
+///           unless another process has appended meanwhile.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
 ///           when the file has been removed or replaced since: what is appended would be lost.
 /// Threads   one thread at a time.
@@ -34,6 +38,7 @@ class AppendFile {
   void end_last_line();
   void check_in_place() const;
   void write(std::string_view bytes);
+  void remove_last(off_t bytes);
 
   std::string path_;
   int descriptor_ = -1;

@@ -80,7 +80,11 @@ RunFolder open_run_folder(const RunPlace& place) {
         concat(place.parent_dir, "/", place.run_name, place.job.empty() ? "" : "-", place.job);
   }
   make_folder(folder.path, kAdvice);
-  folder.lock = RunLock(folder.path);
+  folder.lock = FileLock({.folder = folder.path,
+                          .name = "run.lock",
+                          .doing = "is training in this folder",
+                          .advice = "choose another folder with log.run_dir",
+                          .patience_seconds = 3});
   folder.earlier_config = newest_config(folder.path);
   return folder;
 }

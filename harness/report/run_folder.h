@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/report/run_lock.h"
+#include "data/files/file_lock.h"
 
 namespace bertha {
 
@@ -20,7 +20,7 @@ struct RunPlace {
 /// A run folder that this process alone writes, as long as this object lives.
 struct RunFolder {
   std::string path = {};
-  RunLock lock = {};
+  FileLock lock = {};
   std::string earlier_config = {};  // resolved*.yaml of the start before this one; "" = none
 };
 

@@ -77,6 +77,13 @@ void check_made_with(const Config& config, const std::string& path, const Manife
          "; set model.vocab_size to ", manifest.limits.vocab_size,
          " or more, or data.verify_manifest to false to go on all the same.");
   }
+  if (manifest.limits.max_seq_tokens > config.data.max_seq_tokens) {
+    fail(ExitCode::kUsage, path, ": the shards were made with sequences of up to ",
+         manifest.limits.max_seq_tokens, " tokens, data.max_seq_tokens is ",
+         config.data.max_seq_tokens, "; set data.max_seq_tokens to ",
+         manifest.limits.max_seq_tokens,
+         ", or data.verify_manifest to false if no sequence is as long.");
+  }
   if (config.data.vocab.empty()) return;
   const std::string found = sha256_of_file(config.data.vocab);
   if (found == made_with->second) return;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -104,6 +105,11 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   board.enter(0, RunPhase::kEvaluate);
   EvalResult result = evaluate(*session.model, batches, session.parts(),
                                *session.backend.collectives, [&board] { board.beat(); });
+  if (!std::isfinite(result.mlm_loss)) {
+    fail(ExitCode::kNumeric, checkpoint, ": the loss over ", config.data.eval, " is ",
+         result.mlm_loss, ", so accuracies mean nothing: the weights are finite but too large for ",
+         "the model's arithmetic; evaluate another checkpoint");
+  }
   if (config.train.nsp_weight == 0) result.nsp_accuracy.reset();
   board.enter(0, RunPhase::kFinish);
 

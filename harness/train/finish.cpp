@@ -61,7 +61,7 @@ void abort_log(TrainingRun& run, const Error& reason) {
   const std::optional<double> joules = run.joules();  // before what may fail on one rank alone
   try {
     finish_probe(run);
-    run.reporter->event(concat("stopped: ", reason.what()));
+    run.reporter->failure(concat("stopped: ", reason.what()));
     end_log(run, reason.code, joules);
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarning,

@@ -93,6 +93,8 @@ class FileReporter final : public Reporter {
     log_line(LogLevel::kWarning, text);
   }
 
+  void failure(const std::string& text) override { metrics_->event(text); }
+
   void run_stop(const RunEnd& end) override {
     BERTHA_CHECK(end.status == "success" || end.status == "aborted", "status \"", end.status, "\"");
     mlperf_->run_stop(end, data_facts_.eval_samples);

@@ -26,6 +26,8 @@ class Reporter {
   virtual void event(const std::string& /*text*/) {}
   /// The same, as a warning.
   virtual void warning(const std::string& /*text*/) {}
+  /// To metrics.jsonl alone: the error that ends the run, which the console shows by itself.
+  virtual void failure(const std::string& /*text*/) {}
   virtual void run_stop(const RunEnd&) {}
   /// Closes all files.
   virtual void finish() {}

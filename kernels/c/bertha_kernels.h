@@ -10,7 +10,8 @@
  *
  * Errors    functions return 0, or a code of BerthaStatus; then bertha_error says in a sentence which
  *           field is wrong, what was found and what is wanted. No exception leaves a function.
- * Threads   any; calls with one handle run one after the other.
+ * Threads   any; calls with one handle run one after the other. A child of fork() makes its own
+ *           handle: the threads of its parent's are not there.
  * Stable    values and fields keep their meaning as long as bertha_abi_version does: it grows when a
  *           program must be compiled again. */
 

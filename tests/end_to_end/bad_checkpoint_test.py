@@ -116,8 +116,8 @@ class BadCheckpoint(EndToEnd):
         self.assertEqual(tree(folder / "ckpt"), before)
         self.train(folder, checkpoint__resume="never", train__max_steps=2)
         self.assertEqual(checkpoints(folder), ["step_00000002"])
-        self.assertEqual(sorted(p.name for p in (folder / "ckpt").glob("*.superseded")),
-                         ["step_00000003.superseded", "step_00000006.superseded"])
+        self.assertEqual(sorted(p.name for p in (folder / "ckpt").glob("*.superseded*")),
+                         ["step_00000003.superseded1", "step_00000006.superseded1"])
         done = self.train(folder, train__max_steps=2)  # the new run, ended: nothing left to train
         self.assertEqual(records(folder, "run")[-1]["first_step"], 2)
         self.assertIn("sequences/s", done.out)

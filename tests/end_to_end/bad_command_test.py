@@ -1,6 +1,8 @@
 """Mistakes on the command line and in configurations: exit code 2 (5 for a wrong launch), one message."""
 
-from support import EndToEnd, bertha, main
+import shutil
+
+from support import EndToEnd, bertha, main, must, tree
 
 
 class BadCommand(EndToEnd):
@@ -26,6 +28,44 @@ class BadCommand(EndToEnd):
         self.check(["config", "show", "--doc", "--json", "d.json"], "--doc", "--json")
         self.check(["config", "diff", "a.yaml"], "config diff")
         self.check(["bench", "loader", "--seconds", "1e300"], "--seconds")
+
+    def test_no_output_replaces_an_input(self):
+        shards = self.new_folder("shards")
+        shutil.copytree(self.data.train, shards)
+        before = tree(shards)
+        for words in (["data", "vocab", "--text", shards / "manifest.json", "-o", shards / "manifest.json"],
+                      ["data", "verify", shards, "--json", shards / "manifest.json"],
+                      ["data", "stats", shards / ".." / shards.name, "--json", shards / "manifest.json"]):
+            self.check(words, "manifest.json is", "would be replaced", "name another file")
+        self.assertEqual(tree(shards), before)
+        for _ in range(2):  # a report of an earlier call may be replaced
+            must("data", "stats", shards, "--json", shards / "stats.json")
+
+    def test_a_vocabulary_that_cannot_be_written_is_not_trained(self):
+        self.check(["data", "vocab", "--text", self.data.text, "-o", self.scratch / "none" / "v.txt"],
+                   "cannot create the file", code=4)
+        self.assertFalse((self.scratch / "none").exists())
+
+    def test_what_is_quoted_has_a_limit(self):
+        long = "x" * 50_000
+        for words in (["train", "--set", f"train.seed={long}"], ["train", f"--{long}"], [long],
+                      ["plan", "--config", "configs/quickstart.yaml", "--gpu-memory", long],
+                      ["data", "prepare", "--text", "t", "--vocab", "v", "-o", "o", "--layout", long],
+                      ["data", "prepare", "--text", "t", "--vocab", "v", "-o", "o", "--seed", long]):
+            done = self.check(words)
+            self.assertLess(len(done.err), 1200, words)
+
+    def test_the_limits_of_the_data_are_compared(self):
+        said = "sequences of up to 32 tokens, data.max_seq_tokens is 16; set data.max_seq_tokens to 32"
+        self.check(["train", *self.data.config(log__run_dir=self.new_folder(), data__max_seq_tokens=16)], said)
+        self.assertIn(said, bertha("plan", *self.data.config(data__max_seq_tokens=16)).out)
+
+    def test_the_most_masked_tokens_fit_the_sequence_unless_given(self):
+        words = ["data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab,
+                 "--max-seq-tokens", 24, "-o"]
+        must(*words, self.new_folder("short"))
+        self.check([*words, self.new_folder("short"), "--max-masked-per-seq", 25],
+                   "--max-masked-per-seq 25, want 1 to 24")
 
     def test_a_key_that_does_not_exist(self):
         self.check_train("model.head", "unknown key", "did you mean model.heads?", ranks=2,

@@ -145,7 +145,7 @@ class BadPaths(EndToEnd):
                          "--duplication", 500, "--output", output) as first:
                 first.wait_for((output / "work").exists, "its folder")
                 done = bertha("data", *words, "--output", output)
-                self.assert_failure(done, 5, output, "another process is making data")
+                self.assert_failure(done, 5, output, "is making data in this folder")
                 self.assertEqual(first.wait().code, 0)
             must("data", "verify", output)
 

@@ -3,7 +3,7 @@
 import json
 import re
 
-from support import LOSS_F32, EndToEnd, bertha, main, must, records
+from support import LOSS_F32, EndToEnd, Running, bertha, checkpoints, main, must, records
 
 
 class Eval(EndToEnd):
@@ -125,6 +125,38 @@ class Eval(EndToEnd):
         for ranks in (0, 2):
             done = must("eval", "--checkpoint", self.run_folder, *self.data.config(), ranks=ranks)
             self.assertIn(f"checkpoint               {self.checkpoint}\n", done.out)
+
+    def test_settings_are_those_of_the_run_unless_given(self):
+        wanted = must("eval", "--checkpoint", self.checkpoint, *self.data.config()).out
+        for path in (self.run_folder, self.checkpoint):
+            done = must("eval", "--checkpoint", path)
+            self.assertEqual(done.out.splitlines()[1:], wanted.splitlines()[1:], done)
+        done = must("eval", "--checkpoint", self.run_folder, "--set", "eval.max_samples=8")
+        self.assertIn("sequences                8\n", done.out)
+
+    def test_a_run_folder_gives_weights_to_start_from(self):
+        folder = self.new_folder()
+        self.train(folder, train__max_steps=1, checkpoint__init=self.run_folder)
+        start = records(folder, "run")[0]["start_weights"]
+        self.assertEqual(start, str(self.run_folder))
+        empty = self.new_folder("no_checkpoint")
+        (empty / "ckpt").mkdir(parents=True)
+        done = bertha("train", *self.data.config(log__run_dir=folder, checkpoint__init=empty,
+                                                 checkpoint__resume="never"))
+        self.assert_failure(done, 4, "this run has saved no checkpoint yet")
+
+    def test_readers_of_a_run_that_saves_at_every_step_find_a_checkpoint(self):
+        folder = self.new_folder()
+        changes = dict(log__run_dir=folder, checkpoint__every_steps=1, checkpoint__keep=1,
+                       train__max_steps=10**6, optimizer__schedule_steps=10**6,
+                       eval__every_samples=10**9)
+        with Running("train", *self.data.config(**changes)) as run:
+            run.wait_for(lambda: checkpoints(folder), "a checkpoint")
+            for n in range(12):
+                for words in (["eval", "--checkpoint", folder], ["checkpoint", "verify", folder],
+                              ["checkpoint", "show", folder],
+                              ["checkpoint", "export", folder, "-o", self.new_folder("model")]):
+                    must(*words)
 
     def test_evaluation_changes_nothing(self):
         before = {p: p.stat().st_mtime_ns for p in self.run_folder.rglob("*")}

@@ -76,7 +76,8 @@ class Manifest(EndToEnd):
         checkpoint = folder / "ckpt" / "step_00000001"
         for done in (bertha("train", *self.data.config(log__run_dir=self.new_folder(), **words),
                             ranks=2),
-                     bertha("eval", "--checkpoint", checkpoint, *self.data.config(**words))):
+                     bertha("eval", "--checkpoint", checkpoint,
+                            *self.data.config(data__synthetic=False, **words))):
             self.assert_failure(done, 2, "manifest.json", "320", "312", "model.vocab_size to 320")
 
     def test_other_words_than_those_of_the_shards(self):

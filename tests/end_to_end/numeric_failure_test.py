@@ -109,6 +109,14 @@ class NumericFailure(EndToEnd):
                 self.assert_failure(done, 4, "model.safetensors", f"1 of the 32 numbers of {name}",
                                     "not finite")
 
+    def test_results_that_are_not_finite_are_no_results(self):
+        init = self.poisoned_weights(LARGE)
+        for words in (["eval", "--checkpoint", init, *self.data.config(), "--json", "-"],
+                      ["fill", "--checkpoint", init, "--vocab", self.data.vocab, "the old [MASK]"]):
+            done = bertha(*words)
+            self.assert_failure(done, 7, init, "not finite" if words[0] == "fill" else "nan")
+            self.assertEqual(done.out, "")
+
     def test_it_ends_soon_where_log_lines_are_rare(self):
         folder = self.new_folder()
         self.train(folder, ranks=2, code=7, checkpoint__init=self.poisoned_weights(LARGE),

@@ -109,8 +109,9 @@ class RunFolder(EndToEnd):
     def test_no_other_variables_than_those_of_the_page_are_written(self):
         folder = self.new_folder()
         secret, public = "correct horse battery staple", {"OMP_DYNAMIC": "0", "NCCL_DEBUG": "WARN",
-                                                          "MASTER_ADDR": "a", "SLURM_JOB_USER": "b"}
-        names = ("AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "BERTHA_PASSWORD", "SLURM_CONF", "MY_OMP_X")
+                                                          "MASTER_ADDR": "a", "SLURM_JOB_NAME": "b"}
+        names = ("AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "BERTHA_PASSWORD", "SLURM_CONF", "MY_OMP_X",
+                 "MASTER_KEY", "NCCL_TOKEN", "SLURM_JOB_TOKEN", "CUDA_PASSWORD", "OMPI_MCA_token")
         self.train(folder, ranks=2, train__max_steps=1,
                    extra={**public, **{name: secret for name in names}})
         recorded = json.loads((folder / "env.json").read_text())["environment"]

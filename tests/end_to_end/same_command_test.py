@@ -159,11 +159,11 @@ class NamedCheckpoint(EndToEnd):
             self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), 4)
             stopped = records(folder, "step")[-1]["step"]
-            superseded = sorted((folder / "ckpt").glob("*.superseded"))
+            superseded = sorted((folder / "ckpt").glob("*.superseded*"))
             done = self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), stopped, done)
             self.assertIn(f"this folder has gone on from {path} before", done.err)
-            self.assertEqual(sorted((folder / "ckpt").glob("*.superseded")), superseded)
+            self.assertEqual(sorted((folder / "ckpt").glob("*.superseded*")), superseded)
             # keep-N may have removed the named one by now.
             shutil.rmtree(folder / "ckpt" / "step_00000004", ignore_errors=True)
             stopped = records(folder, "step")[-1]["step"]

@@ -329,6 +329,17 @@ class Weights(EndToEnd):
         (exported / "config.json").write_text(json.dumps(config))
         refused(exported, "intermediate.dense.weight is [64,32], want [72,32]")
 
+        counts = json.dumps({"t": {"dtype": "I32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        integers = self.scratch / "integers.safetensors"
+        integers.write_bytes(struct.pack("<Q", len(counts)) + counts + bytes(4))
+        refused(integers, "no weights in F32, F16 or BF16, but in I32")
+        scaled = self.new_folder("scaled")
+        shutil.copytree(self.good, scaled)
+        (scaled / "DONE").unlink()
+        state = json.loads((scaled / "state.json").read_text())
+        (scaled / "state.json").write_text(json.dumps({**state, "fp8_scale_exponents": [0] * 25}))
+        refused(scaled, "fp8_scale_exponents has 25 numbers, want 24 for 2 layers")
+
     def test_nothing_half_written_is_left(self):
         place = self.new_folder("place")
         place.mkdir()

@@ -46,6 +46,15 @@ TEST(ParseJson, RefusesOneLevelMoreNamingItsPlace) {
   EXPECT_THAT(json_error_of(repeated("{\"a\":", 400'000)), HasSubstr("nested deeper"));
 }
 
+TEST(ParseJson, RefusesANameThatAnObjectHasTwice) {
+  EXPECT_EQ(json_error_of(R"({"a": 1, "b": {"a": 2}, "a": 3})"), "\"a\" is given twice");
+  EXPECT_EQ(json_error_of(R"([{"a": 1}, {"a": 2}, {"b": [{"c": 1, "c": 1}]}])"),
+            "\"c\" is given twice");
+  EXPECT_EQ(parse_json(R"([{"a": 1}, {"a": {"a": 2}}])").size(), 2u);
+  const std::string name(1000, 'n');
+  EXPECT_LT(json_error_of("{\"" + name + "\": 1, \"" + name + "\": 2}").size(), 250u);
+}
+
 TEST(ParseJson, CountsNoBracketsInsideStrings) {
   const std::string text = "[\"" + repeated("[{\\\"", 1000) + "\"]";
   EXPECT_EQ(parse_json(text)[0].get<std::string>().size(), 3000u);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -35,14 +36,15 @@ TEST(OutputFolder, IsOneProcessesAlone) {
   const TempFolder folder;
   const std::string output = folder.path("a/b");
   {
-    const OutputLock lock(output);
-    EXPECT_THAT(error_of([&] { const OutputLock other(output); }, ExitCode::kEnvironment),
-                AllOf(HasSubstr(output), HasSubstr("another process is making data")));
+    const FileLock lock = lock_output_folder(output);
+    EXPECT_THAT(error_of([&] { lock_output_folder(output); }, ExitCode::kEnvironment),
+                AllOf(HasSubstr(output), HasSubstr(concat("process ", ::getpid())),
+                      HasSubstr("is making data in this folder")));
   }
-  const OutputLock again(output);
-  EXPECT_TRUE(fs::is_empty(output));
+  EXPECT_TRUE(fs::is_empty(output)) << "the lock leaves no file";
+  const FileLock again = lock_output_folder(output);
   write_bytes(folder.path("file"), "");
-  EXPECT_THAT(error_of([&] { const OutputLock lock(folder.path("file/out")); }),
+  EXPECT_THAT(error_of([&] { lock_output_folder(folder.path("file/out")); }),
               HasSubstr("file/out: cannot make the folder"));
 }
 

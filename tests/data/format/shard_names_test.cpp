@@ -108,6 +108,9 @@ TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
   const TempFolder folder;
   EXPECT_THAT(error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));
   EXPECT_THAT(error_of([&] { list_shards(folder.path("gone")); }), HasSubstr("gone"));
+  for (const char* name : {"wiki_1.hdf5", "wiki_0.h5"}) write_bytes(folder.path(name), "");
+  EXPECT_THAT(error_of([&] { list_shards(folder.path()); }),
+              HasSubstr("but wiki_0.h5; put \"part_\" before such names"));
 }
 
 }  // namespace

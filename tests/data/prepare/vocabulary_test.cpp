@@ -37,6 +37,14 @@ TEST(VocabularyTest, IdsAreLineNumbersAndWhiteSpaceIsRemoved) {
   EXPECT_EQ(vocabulary.find_start("caf\u00e9"), 7);
 }
 
+TEST(VocabularyTest, AByteOrderMarkIsNoPartOfTheFirstWordpiece) {
+  const TempFolder folder;
+  write_bytes(folder.path("vocab.txt"), "\ufeff" + kSpecial + "\ufeffthe\n");
+  const Vocabulary vocabulary = Vocabulary::load(folder.path("vocab.txt"));
+  EXPECT_EQ(vocabulary.special().pad, 0);
+  EXPECT_EQ(vocabulary.wordpiece(5), "\ufeffthe");
+}
+
 // As transformers and google-research count; bert-base-chinese has such a line.
 TEST(VocabularyTest, ALineOfWhiteSpaceHasAnIdAndLinesEndOnlyAtNewlines) {
   const TempFolder folder;

@@ -127,9 +127,9 @@ TEST(InterruptedReplacement, IsSetAsideAsAWhole) {
     const TempFolder folder;
     interrupt_replacement(folder, progress);
     set_aside_later_checkpoints(folder.path(), 2);
-    EXPECT_THAT(names_in(folder.path()), ElementsAre(kEarlier, "step_00000004.superseded"))
+    EXPECT_THAT(names_in(folder.path()), ElementsAre(kEarlier, "step_00000004.superseded1"))
         << "progress " << progress;
-    EXPECT_EQ(text_of(folder.path("step_00000004.superseded")), text) << "progress " << progress;
+    EXPECT_EQ(text_of(folder.path("step_00000004.superseded1")), text) << "progress " << progress;
   }
 }
 

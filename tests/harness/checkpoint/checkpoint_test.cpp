@@ -10,6 +10,7 @@
 #include <new>
 
 #include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -225,13 +226,17 @@ TEST(Checkpoint, OfALaterStepIsSetAsideAndNoLongerFound) {
   EXPECT_EQ(log.lines.size(), 0u);
   set_aside_later_checkpoints(folder.path(), 4);
   EXPECT_EQ(newest_checkpoint(folder.path()), first);
-  EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000004", "step_00000007.superseded"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step_00000004", "step_00000007.superseded1"));
   set_aside_later_checkpoints(folder.path(), -1);
   EXPECT_EQ(newest_checkpoint(folder.path()), std::nullopt);
   save(folder.path(), 1, 4);
+  const std::string model = "/model.safetensors";
+  const std::string earlier = read_text_file(folder.path("step_00000004.superseded1") + model);
   set_aside_later_checkpoints(folder.path(), 0);  // once more under the same name
   EXPECT_THAT(names_in(folder.path()),
-              ElementsAre("step_00000004.superseded", "step_00000007.superseded"));
+              ElementsAre("step_00000004.superseded1", "step_00000004.superseded2",
+                          "step_00000007.superseded1"));
+  EXPECT_EQ(read_text_file(folder.path("step_00000004.superseded1") + model), earlier);
   ASSERT_EQ(log.lines.size(), 3u);
   EXPECT_THAT(log.lines[0].text, AllOf(HasSubstr("step_00000007"), HasSubstr(".superseded")));
 }

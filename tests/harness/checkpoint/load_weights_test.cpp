@@ -312,6 +312,19 @@ TEST_F(HuggingFace, EveryWayOfNamingGivesTheSameWeights) {
   EXPECT_EQ(load_draft().flat, want);
 }
 
+TEST_F(HuggingFace, PrefixesOfWrappersAreLeftOut) {
+  const std::vector<float> want = load_draft().flat;
+  draft_.rename("bert.", "_orig_mod.bert.");
+  EXPECT_THAT(refused_draft(), HasSubstr("is missing")) << "not every name begins with it";
+  draft_.rename("cls.", "_orig_mod.cls.");
+  EXPECT_EQ(load_draft().flat, want);
+  draft_.rename("_orig_mod.", "module._orig_mod.");
+  const Loaded loaded = load_draft();
+  EXPECT_EQ(loaded.flat, want);
+  ASSERT_EQ(loaded.facts.notes.size(), 1u);
+  EXPECT_THAT(loaded.facts.notes[0], HasSubstr("read without module._orig_mod., which"));
+}
+
 TEST_F(HuggingFace, TheDecoderMayGoByOneNameOrByTwo) {
   const std::vector<float> want = load_draft().flat;
   draft_.tensors["cls.predictions.decoder.weight"] =

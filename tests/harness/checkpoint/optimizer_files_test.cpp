@@ -127,6 +127,24 @@ TEST(OptimizerFiles, LoadsFilesThatNameTheirFirstElement) {
   }
 }
 
+TEST(OptimizerFiles, RefusesNegativeMeansOfSquares) {
+  const TempFolder folder;
+  Content saved;
+  const std::string path = save(folder.path(), 1, 3, &saved);
+  const auto elements = static_cast<int64_t>(saved.master.size());
+  saved.v[7] = -1e-30f;
+  replace_file(path, "optimizer-00000-of-00001.safetensors", [&](const std::string& file) {
+    SafeTensorsWriter writer(
+        file, {{"master", {elements}}, {"m", {elements}}, {"v", {elements}}},
+        {{"first_element", "0"}, {"table_elements", std::to_string(elements)}});
+    for (const auto* values : {&saved.master, &saved.m, &saved.v}) {
+      writer.append(values->data(), elements);
+    }
+    writer.finish();
+  });
+  EXPECT_THAT(error_of([&] { load(path, 1); }), HasSubstr("v has negative numbers"));
+}
+
 TEST(OptimizerFiles, RefusesAnOptimizerFileOfAnotherProgram) {
   using Metadata = std::map<std::string, std::string>;
   using Entries = std::vector<SafeTensorsWriter::Entry>;

@@ -113,6 +113,10 @@ TEST(SafeTensors, RefuseDamagedHeadersWithTheFileAndTheReason) {
       {tensor("[1]", "[0]"), 4, "data_offsets is [0], want two offsets"},
       {R"({"__metadata__":{"a":1}})", 0, "field __metadata__.a is 1, want a string"},
       {std::string(400'000, '['), 0, "nested deeper than 64 levels"},
+      {R"({"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+       R"("t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       4, "\"t\" is given twice"},
+      {std::string((size_t{16} << 20) + 1, ' '), 0, "with a header of 16777217"},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(refusal(write_file(folder, c.header, c.data_bytes)),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "harness/config/keys.h"
 #include "harness/config/load.h"
@@ -15,6 +16,8 @@
 namespace bertha {
 namespace {
 
+using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -229,6 +232,42 @@ TEST(LoadConfig, ARepeatedKeyNamesBothPlaces) {
             "a.yaml:2:1: train: given twice, first at a.yaml:1:1; keep one");
   EXPECT_EQ(error_of_text("train: {seed: 1}\ntrain.seed: 1\n"),
             "a.yaml:2:1: train.seed: given twice, first at a.yaml:1:9; keep one");
+}
+
+TEST(LoadConfig, MessagesHaveLimits) {
+  std::string repeated = "train: {seed: 1}\n", unknown;
+  for (int i = 0; i < 1000; ++i) {
+    repeated += "train: {seed: 1}\n";
+    unknown += concat("key", i, ": 1\n");
+  }
+  EXPECT_EQ(error_of_text(repeated),
+            "2 errors in the configuration:\n"
+            "  a.yaml:2:1: train: given twice, first at a.yaml:1:1; keep one\n"
+            "  a.yaml: train: given 1001 times in all");
+  const std::string many = error_of_text(unknown);
+  EXPECT_THAT(many, AllOf(HasSubstr("1000 errors"), EndsWith("\n  ...")));
+  EXPECT_LT(many.size(), 8000u);
+  const std::string value = error_of_text("train: {seed: " + std::string(100'000, 'x') + "}\n");
+  EXPECT_THAT(value, HasSubstr("found \"" + std::string(197, 'x') + "...\", want an integer"));
+}
+
+TEST(LoadConfig, ContentOfAFileThatIsNoConfigurationIsNotPrinted) {
+  for (const char* text : {"root:$6$salt$hash:19000:0:99999:7:::\n", "? [secret]\n: 1\n",
+                           "root:*:19000:0:99999:7:::\nuser:$6$salt$hash:19000:0:99999:7:::\n"}) {
+    const std::string message = error_of_text(text);
+    for (const char* word : {"root", "19000", "hash", "secret"}) {
+      EXPECT_THAT(message, Not(HasSubstr(word))) << text;
+    }
+  }
+}
+
+TEST(LoadConfig, AFileIsReadUpToALimit) {
+  const TempFolder folder;
+  const std::string path = folder.path("sparse.yaml");
+  std::ofstream(path) << "train: {seed: 1}\n";
+  std::filesystem::resize_file(path, uint64_t{200} << 30);
+  EXPECT_EQ(error_of([&] { load_config({path}, {}); }, ExitCode::kUsage),
+            path + ": has more than 1048576 bytes; give the path of a YAML file");
 }
 
 TEST(LoadConfig, AWrongTypeSaysWhatWasFoundAndWanted) {

@@ -1,8 +1,11 @@
 #include "harness/report/files.h"
 #include "data/files/new_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
@@ -38,8 +41,8 @@ TEST(AppendFile, BytesAreNotLines) {
 
 TEST(AppendFile, LinesOfTwoWritersNeverMix) {
   const TempFolder folder;
-  // Opened anew for every line: the look at the last line must not see the other's line half
-  // written.
+  // Opened anew for every line: one that is being written may look unfinished, and is then followed
+  // by an empty line.
   const auto write_lines = [&](char letter) {
     for (int i = 0; i < 500; ++i) {
       AppendFile(folder.path("f")).append_line(std::string(9000, letter));
@@ -48,11 +51,23 @@ TEST(AppendFile, LinesOfTwoWritersNeverMix) {
   std::thread other(write_lines, 'b');
   write_lines('a');
   other.join();
-  const std::vector<std::string> lines = test::lines_of(folder.path("f"));
+  std::vector<std::string> lines = test::lines_of(folder.path("f"));
+  std::erase(lines, "");
   EXPECT_EQ(lines.size(), 1000u);
   for (const std::string& line : lines) {
     EXPECT_TRUE(line == std::string(9000, 'a') || line == std::string(9000, 'b'));
   }
+}
+
+TEST(AppendFile, ALockThatAReaderTakesStopsNoWriter) {
+  const TempFolder folder;
+  AppendFile file(folder.path("f"));
+  const int reader = ::open(folder.path("f").c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(reader, LOCK_EX), 0);
+  file.append_line("one");
+  AppendFile(folder.path("f")).append_line("two");
+  ::close(reader);
+  EXPECT_EQ(read_text_file(folder.path("f")), "one\ntwo\n");
 }
 
 TEST(AppendFile, AFileThatIsNoLongerThereOrAnotherOneIsADataError) {
