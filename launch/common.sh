@@ -67,13 +67,6 @@ find_tools() {
   elif ! command -v bertha-tools && [[ -x $own ]]; then echo "$own"; fi
 }
 
-# The pictures of a run that has ended, where the tools are installed.
-draw_run() {  # folder
-  local tools
-  tools=$(find_tools)
-  if [[ -n $tools ]]; then "$tools" plot "$1" || true; fi
-}
-
 check_config() {
   [[ -n ${1:-} ]] || stop 2 "want the path of a YAML config; see --help"
   [[ -r $1 ]] || stop 2 "cannot read the config $1"
@@ -98,7 +91,7 @@ refuse_sick_nodes() {  # command that runs `doctor` on all ranks
   said=$(mktemp) || stop 5 "cannot create a file in ${TMPDIR:-/tmp}; set TMPDIR to a folder with free space"
   "$@" > "$said" || status=$?
   cat "$said"
-  sick=$(sed -n 's/^not started: repair \([A-Za-z0-9._,-]*[A-Za-z0-9]\),\{0,1\} .*/\1/p' "$said" | tail -n 1)
+  sick=$(sed -n 's/^not started: repair \([A-Za-z0-9]\([A-Za-z0-9._,-]*[A-Za-z0-9]\)\{0,1\}\),\{0,1\} .*/\1/p' "$said" | tail -n 1)
   rm -f "$said"
   if ((status == 5)); then
     if [[ -n ${SLURM_JOB_ID:-} && -n $sick ]]; then requeue_without "$sick"; fi
@@ -207,6 +200,14 @@ take_container() {
     "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
 }
 
+# One process that is no rank, where the ranks have their program.
+run_once() {  # command
+  local container
+  if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$@"; return; fi
+  take_container
+  srun --mpi=none --nodes=1 --ntasks=1 "${container[@]}" "$@"
+}
+
 # Runs a command as the tasks of a Slurm allocation.
 run_srun() {
   local mpi=${SLURM_MPI_TYPE:-pmix} container
@@ -222,6 +223,7 @@ run_srun() {
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
     "$launch_dir/bind_rank.sh" "$@" || status=$?
   explain_end "$status"
+  draw_run "$status" "$@"
   return "$status"
 }
 
@@ -235,6 +237,16 @@ find_run_folder() {
   folder=$(sed -n "s/^ *run_dir: *//p" <<< "$settings" | tr -d "\"'")
   name=$(sed -n "s/^ *run_name: *//p" <<< "$settings" | tr -d "\"'")
   if [[ -z $folder && -n $name ]]; then folder=runs/$name${SLURM_JOB_ID:+-$SLURM_JOB_ID}; fi
+}
+
+# Draws the curves of a training run that has finished, if the tools are installed.
+draw_run() {  # exit code, command that has ended
+  local tools folder
+  if [[ " $* " != *" train --config "* ]] || (($1 != 0 && $1 != 3)); then return 0; fi
+  tools=$(find_tools)
+  if [[ -z $tools ]]; then return 0; fi
+  find_run_folder
+  if [[ -n $folder ]]; then run_once "$tools" plot "$folder" || true; fi
 }
 
 # Who is named by the newest error in the logs of a run folder.
@@ -261,6 +273,7 @@ explain_end() {  # exit code
     75) what="the run has stopped and saved its state" ;;
     124) what="no progress of ${whom:-a rank}" ;;
     137) what="signal 9 (KILL) ended ${whom:-a rank}: the kernel sends it when memory runs out: see dmesg, and lower the batch or the ranks" ;;
+    129) what="signal 1 (HUP) ended the ranks: the terminal was lost; start long runs in tmux, with nohup or by a scheduler" ;;
     130 | 138 | 143) what="signal $(($1 - 128)) ($(kill -l "$1")) ended a rank: it arrived before the program could save, or twice" ;;
     *)
       if (($1 > 128 && $1 <= 128 + 64)); then
@@ -299,9 +312,12 @@ take_ranks() {
 # them blocked), and one rank that stops stops all. Without any, which are elsewhere or not there yet, to mpirun.
 signal_ranks() {  # SIGNAL, process id of mpirun
   local child of_ranks=()
-  while read -r child; do
-    if [[ $(cat "/proc/$child/comm" 2> /dev/null) == bertha* ]]; then of_ranks+=("$child"); fi
-  done < <(cat /proc/"$2"/task/*/children 2> /dev/null | tr ' ' '\n')
+  # A rank without mpirun has children that only probe shards.
+  if [[ $(cat "/proc/$2/comm" 2> /dev/null) != bertha* ]]; then
+    while read -r child; do
+      if [[ $(cat "/proc/$child/comm" 2> /dev/null) == bertha* ]]; then of_ranks+=("$child"); fi
+    done < <(cat /proc/"$2"/task/*/children 2> /dev/null | tr ' ' '\n')
+  fi
   kill "-$1" "${of_ranks[@]:-$2}" 2> /dev/null || true
 }
 
@@ -316,23 +332,26 @@ pass_pending_on() {  # SIGNAL, process id of mpirun
   done
 }
 
-# Waits for mpirun. Forwards SIGTERM and Ctrl-C as SIGNAL to its ranks, which may take some time to save.
+# Waits for mpirun, or for a rank without it. Forwards SIGTERM, SIGUSR1 and Ctrl-C as SIGNAL to its ranks,
+# which may take some time to save, and the loss of the terminal as it is.
 wait_and_pass_on() {  # SIGNAL, process id of mpirun
-  local status=0
+  local status interrupted=yes
   # shellcheck disable=SC2064
-  trap "signal_ranks $1 $2" TERM INT
-  wait "$2" || status=$?
-  while kill -0 "$2" 2> /dev/null; do
-    status=0
+  trap "interrupted=yes; signal_ranks $1 $2" TERM INT USR1
+  # shellcheck disable=SC2064
+  trap "interrupted=yes; signal_ranks HUP $2" HUP
+  while [[ -n $interrupted ]]; do
+    interrupted="" status=0
     wait "$2" || status=$?
   done
-  trap - TERM INT
+  trap - TERM INT USR1 HUP
   return "$status"
 }
 
 # Removes what earlier starts left that were killed together with their mpirun: a process of each such
-# start holds the lock in its folder. Younger ones than a minute may not have locked it yet.
-remove_left_folders() {
+# start holds the lock in its folder. Younger ones than a minute may not have locked it yet. Open MPI's
+# segments of shared memory, 4 MiB a rank, are unused if no process maps them.
+remove_left_files() {
   local left lock
   while IFS= read -r -d '' left; do
     if [[ -e $left/lock ]] && { exec {lock}< "$left/lock"; } 2> /dev/null; then
@@ -341,6 +360,10 @@ remove_left_folders() {
     fi
   done < <(find "${TMPDIR:-/tmp}" -maxdepth 1 -type d -name 'bertha_mpirun.*' -user "$EUID" -mmin +1 \
     -print0 2> /dev/null)
+  while IFS= read -r -d '' left; do
+    grep -qsF "$left" /proc/[0-9]*/maps || rm -f "$left"
+  done < <(find /dev/shm -maxdepth 1 -type f -user "$EUID" -mmin +1 \
+    -regex "/dev/shm/\(vader\|sm\)_segment\.$(uname -n | cut -d. -f1)\..*" -print0 2> /dev/null)
 }
 
 # Leaves out what the mpirun of Open MPI 5, which cannot be quiet, says of how ranks ended: bertha and
@@ -358,7 +381,10 @@ without_epilogues() {  # file
 run_mpirun() {
   local folder lock errors filter mpirun watcher block=() status=0
   command -v mpirun > /dev/null || stop 5 "mpirun was not found; run launch/install_deps.sh"
-  remove_left_folders
+  if [[ ",$(uname -n),${hosts:-}" =~ ,([A-Za-z_-]{57}) && $(mpirun --version 2>&1) == *") 4."* ]]; then
+    stop 5 "mpirun of Open MPI 4 crashes on a host name with 57 or more characters before its first digit or dot; found ${BASH_REMATCH[1]}...; use a shorter name, or the address of the host"
+  fi
+  remove_left_files
   { folder=$(mktemp -d "${TMPDIR:-/tmp}/bertha_mpirun.XXXXXX") && exec {lock}> "$folder/lock" && flock "$lock"; } ||
     stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
   # To the ranks standard error is a pipe: they fit their lines to COLUMNS.
@@ -369,6 +395,12 @@ run_mpirun() {
   # Open MPI asks for ssh on one machine too, where it starts none.
   if [[ " $* " != *" --host "* && -z ${OMPI_MCA_plm_rsh_agent+set} ]] && ! command -v ssh rsh > /dev/null; then
     export OMPI_MCA_plm_rsh_agent=
+  fi
+  # Ranks that are all on this machine communicate through its memory and listen on no network.
+  if [[ " $* " != *" --host "* && ${SLURM_JOB_NUM_NODES:-1} == 1 && -z ${PBS_JOBID:-}${LSB_JOBID:-} ]]; then
+    export OMPI_MCA_pml=${OMPI_MCA_pml-ob1} OMPI_MCA_btl=${OMPI_MCA_btl-self,vader}
+    export PMIX_MCA_ptl_base_if_include=${PMIX_MCA_ptl_base_if_include-lo}
+    export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME-=lo}
   fi
   if env --block-signal=TERM true 2> /dev/null; then block=(env "--block-signal=INT,TERM"); fi
   exec {errors}> >(trap '' INT TERM; without_epilogues "$folder/ended" >&2 {lock}>&-)
@@ -389,5 +421,6 @@ run_mpirun() {
   rm -rf "$folder" || true
   exec {lock}>&-
   explain_end "$status"
+  draw_run "$status" "$@"
   return "$status"
 }

@@ -11,7 +11,8 @@ Usage: launch/profile_nsys.sh [--bench] [--steps A:B] [--ranks N] CONFIG.yaml [O
 Records the steps A to B (default 21:25) of a run, which ends after step B: of N ranks here (default
 1) or of all tasks of a Slurm job. With --bench it is `bertha bench step`, which needs no data, else
 `bertha train`. The report is bertha_steps_A_B.nsys-rep in this folder, of several ranks one each,
-bertha_steps_A_B_HOST_RANK.nsys-rep; ranges name steps, phases and layers.
+bertha_steps_A_B_HOST_RANK.nsys-rep, and of a Slurm job bertha_steps_A_B_JOB_HOST_RANK.nsys-rep; ranges
+name steps, phases and layers.
 
 Examples:
   launch/profile_nsys.sh --bench configs/mlperf_closed_8gpu_448.yaml --tokens-per-rank 24576
@@ -60,15 +61,16 @@ else
   work=(train --config "$config" --max-steps "$last" --resume never
     --set checkpoint.at_end=false --set train.target_accuracy=0)
 fi
+work+=(--profile-steps "$steps" "$@")
 # nsys replaces %h by the host and %q{NAME} by a variable.
 name=bertha_steps_${first}_${last}
-if [[ -n ${SLURM_JOB_ID:-} ]]; then name+='_%h_%q{SLURM_PROCID}'
+if [[ -n ${SLURM_JOB_ID:-} ]]; then name+='_%q{SLURM_JOB_ID}_%h_%q{SLURM_PROCID}'
 elif ((${ranks:-1} > 1)); then name+='_%h_%q{OMPI_COMM_WORLD_RANK}'; fi
 # Each rank brackets these steps with cudaProfilerStart and cudaProfilerStop.
 command=(nsys profile "--trace=cuda,nvtx,cublas" --sample=none --cpuctxsw=none
   --capture-range=cudaProfilerApi --capture-range-end=stop --force-overwrite=true
   "--output=$name"
-  "$bertha" "${work[@]}" --profile-steps "$steps" "$@")
+  "$bertha" "${work[@]}")
 printf '%q ' "${command[@]}"
 echo
 if [[ -n ${SLURM_JOB_ID:-} ]]; then

@@ -170,18 +170,9 @@ start_ranks() {  # doctor or a config, options
   wait_and_pass_on TERM $!
 }
 
-# One process that is no rank, where the ranks have their program.
-run_once() {  # command
-  local container
-  if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$@"; return; fi
-  take_container
-  srun --mpi=none --nodes=1 --ntasks=1 "${container[@]}" "$@"
-}
-
-# The official package's verdict on the log of a run, and its pictures.
+# The official package's verdict on the log of a run.
 check_run() {  # folder
   if [[ -z $tools ]]; then return 0; fi
-  run_once "$tools" plot "$1" || true
   run_once "$tools" check "$1" ${TARGET_MLM_ACCURACY:+--target "$TARGET_MLM_ACCURACY"}
 }
 

@@ -23,7 +23,17 @@ shift "$took"
 take_work "$@"
 bertha=$(find_bertha)
 ranks=${ranks:-$(ranks_here)}
-if ((ranks == 1)); then exec "$bertha" "${work[@]}"; fi
+if ((ranks == 1)); then
+  if [[ ${work[0]} == doctor || -z $(find_tools) ]]; then exec "$bertha" "${work[@]}"; fi
+  # In its own process group it does not also receive a terminal's Ctrl-C.
+  set -m
+  "$bertha" "${work[@]}" < /dev/null &
+  set +m
+  status=0
+  wait_and_pass_on TERM $! || status=$?
+  draw_run "$status" "${work[@]}"
+  exit "$status"
+fi
 
 allow_root
 # No binding here: bind_rank.sh selects the NUMA node, and bertha divides its cores.

@@ -34,8 +34,8 @@ read_hostfile() {  # path
     number=$((number + 1))
     line=${line%%#*}
     if [[ ! $line =~ [^[:space:]] ]]; then continue; fi
-    [[ $line =~ ^[[:space:]]*([A-Za-z0-9._-]+)([[:space:]]+slots=([1-9][0-9]{0,5}))?([[:space:]]+max[-_]slots=[0-9]+)?[[:space:]]*$ ]] ||
-      stop 2 "$1, line $number: found ${line@Q}, want HOST or HOST slots=RANKS"
+    [[ $line =~ ^[[:space:]]*([A-Za-z0-9][A-Za-z0-9._-]*)([[:space:]]+slots=([1-9][0-9]{0,5}))?([[:space:]]+max[-_]slots=[0-9]+)?[[:space:]]*$ ]] ||
+      stop 2 "$1, line $number: found ${line@Q}, want HOST or HOST slots=RANKS; a host begins with a letter or digit"
     host=${BASH_REMATCH[1]}
     if [[ -z ${ranks_of[$host]:-} ]]; then names+=("$host"); fi
     ranks_of[$host]=$((${ranks_of[$host]:-0} + ${BASH_REMATCH[3]:-1}))
@@ -50,9 +50,9 @@ case ${1:-} in
   --hosts) hosts=${2:-}; shift; shift || true ;;
   --hostfile) read_hostfile "${2:-}"; shift 2 ;;
 esac
-host='[A-Za-z0-9._-]+:[1-9][0-9]{0,5}'
+host='[A-Za-z0-9][A-Za-z0-9._-]*:[1-9][0-9]{0,5}'
 [[ $hosts =~ ^$host(,$host)*$ ]] ||
-  stop 2 "--hosts takes HOST:RANKS[,HOST:RANKS...], --hostfile a file; found ${hosts@Q}; see --help"
+  stop 2 "--hosts takes HOST:RANKS[,HOST:RANKS...], --hostfile a file; a host begins with a letter or digit; found ${hosts@Q}; see --help"
 take_work "$@"
 if [[ ${work[0]} == train ]]; then work[2]=$(realpath "${work[2]}"); fi
 bertha=$(find_bertha)

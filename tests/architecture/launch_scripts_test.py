@@ -226,6 +226,56 @@ class LaunchScripts(LaunchCase):
             self.assertIn("cannot be read", output)
         self.assertFalse((self.folder / "ran").exists())
 
+    def test_a_host_that_ssh_would_take_for_an_option_is_refused(self):
+        self.stand_in("mpirun")
+        file = self.folder / "hosts"
+        file.write_text("a slots=2\n-Fx slots=2\n")
+        for words in (["--hosts", "-Fx:1"], ["--hosts", "a:1,-oProxyCommand=x:1"], ["--hosts", "a:1,-b:1"],
+                      ["--hostfile", file]):
+            code, output = self.start("run_mpirun.sh", *words, self.config)
+            self.assertEqual((code, "<--host>" in output), (2, False), output)
+            self.assertIn("a host begins with a letter or digit", output)
+
+    def test_a_host_name_on_which_mpirun_crashes_is_refused(self):
+        long = "n" * 57
+        for version, host, code in (("4.1.4", long, 5), ("4.1.4", long[1:], 0), ("4.1.4", f"n1{long}", 0),
+                                    ("5.0.7", long, 0)):
+            self.stand_in("mpirun", f'if [[ $1 == --version ]]; then echo "mpirun (Open MPI) {version}"; exit 0; fi')
+            found, output = self.start("run_mpirun.sh", "--hosts", f"a:1,{host}:1", self.config)
+            self.assertEqual((found, f"found {long}" in output), (code, code == 5), output)
+
+    def test_ranks_that_are_all_on_this_machine_share_memory_and_listen_on_no_network(self):
+        names = ("OMPI_MCA_pml", "OMPI_MCA_btl", "PMIX_MCA_ptl_base_if_include", "NCCL_SOCKET_IFNAME")
+        self.stand_in("mpirun", "echo " + " ".join("${%s-none}" % name for name in names))
+        alone, several = ["run_local.sh", "--ranks", 2], ["run_mpirun.sh", "--hosts", "a:1,b:1"]
+        for words, variables, wanted in (
+                (alone, {}, "ob1 self,vader lo =lo"), (several, {}, "none none none none"),
+                (alone, dict.fromkeys(names, "own"), "own own own own"),
+                (alone, {"SLURM_JOB_NUM_NODES": "2"}, "none none none none")):
+            code, output = self.start(*words, self.config, **variables)
+            self.assertEqual((code, output.splitlines()[0]), (0, wanted), output)
+
+    def test_a_finished_run_is_drawn_once_if_the_tools_are_installed(self):
+        run = self.folder / "run"
+        shows = f"if [[ $1 == config ]]; then printf 'log:\\n  run_dir: {run}\\n'; exit 0; fi"
+        self.stand_in("scontrol")
+        pmix = 'if [[ $1 == --mpi=list ]]; then echo pmix; exit 0; fi'
+        scripts = (["run_local.sh", "--ranks", 1], ["run_local.sh", "--ranks", 2],
+                   ["run_mpirun.sh", "--hosts", "a:1"], ["run_slurm.sub"])
+        for (script, *words), code, has_tools in itertools.product(scripts, (0, 3, 4, 75), (True, False)):
+            for name, body in (("bertha", shows), ("mpirun", ""), ("srun", pmix)):
+                self.stand_in(name, body, code)
+            (self.bin / "bertha-tools").unlink(missing_ok=True)
+            if has_tools:
+                self.stand_in("bertha-tools", "", 1)  # which changes no exit code
+            job = {"SLURM_JOB_ID": "7"} if script == "run_slurm.sub" else {}
+            found, output = self.start(script, *words, self.config, **job)
+            self.assertEqual(found, code, output)
+            drawn = has_tools and code in (0, 3)
+            self.assertEqual(output.count(f"bertha-tools <plot> <{run}>\n"), drawn, (script, output))
+        self.stand_in("bertha-tools")
+        self.assertNotIn("<plot>", self.start("run_local.sh", "--ranks", 1, "doctor")[1])
+
     def test_variables_of_clusters_reach_every_rank_and_others_do_not(self):
         self.stand_in("mpirun")
         passed = ("BERTHA_START_TIMEOUT_S", "FI_PROVIDER", "HCOLL_ENABLE_MCAST", "IBV_FORK_SAFE",
@@ -302,7 +352,7 @@ class LaunchScripts(LaunchCase):
         _, output = self.start("run_slurm.sub", "--profile", "--steps", "3:7", "--bench", self.config,
                                SLURM_JOB_ID="7")
         self.assertRegex(output.splitlines()[-1], "^srun <--mpi=pmix> .*/bind_rank.sh> <nsys> <profile> "
-                         r".*<--output=bertha_steps_3_7_%h_%q\{SLURM_PROCID\}> "
+                         r".*<--output=bertha_steps_3_7_%q\{SLURM_JOB_ID\}_%h_%q\{SLURM_PROCID\}> "
                          f"<{self.bertha}> <bench> <step> <--config> <{self.config}>")
         code, output = self.start("profile_nsys.sh", "--ranks", 2, self.config, SLURM_JOB_ID="7")
         self.assertEqual(code, 2, output)

@@ -3,7 +3,9 @@
 usage: restart_test.py SOURCE_DIR
 """
 
+import mmap
 import os
+import pathlib
 import signal
 import sys
 import tempfile
@@ -187,6 +189,23 @@ wait -n; wait -n; exit 75""")
         killed.communicate(timeout=60)
         self.assertEqual(self.start(*words, TMPDIR=str(temporary))[0], 0)
         self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_shared_memory_of_killed_ranks_goes_at_the_next_start_once_nobody_maps_it(self):
+        self.stand_in("mpirun")
+        host = os.uname().nodename.split(".")[0]
+        names = ("vader_segment.{}.0.%x.0", "sm_segment.{}.0.%x.0", "sm_segment.{}.0.%x.1", "nccl-%x")
+        segments = [pathlib.Path("/dev/shm", name.format(host) % os.getpid()) for name in names]
+        segments.append(pathlib.Path("/dev/shm", f"sm_segment.not{host}.0.{os.getpid():x}.0"))
+        for segment in segments:
+            self.addCleanup(segment.unlink, missing_ok=True)
+            segment.write_bytes(b"0" * 4096)
+            os.utime(segment, (0, 0))
+        os.utime(segments[2])  # just made: its rank may map it soon
+        with open(segments[1], "r+b") as file, mmap.mmap(file.fileno(), 4096):
+            self.assertEqual(self.start("run_local.sh", "--ranks", 2, self.config)[0], 0)
+            self.assertEqual([segment.exists() for segment in segments], [False, True, True, True, True])
+        self.assertEqual(self.start("run_local.sh", "--ranks", 2, self.config)[0], 0)
+        self.assertEqual([segment.exists() for segment in segments], [False, False, True, True, True])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class TimedRuns(LaunchCase):
         return code, output, [line for line in output.splitlines() if line.startswith("bertha <train>")]
 
     def test_timed_runs_have_distinct_seeds_and_folders_and_a_verdict_each(self):
+        self.stand_in("bertha", "if [[ $1 == config ]]; then echo ' run_dir:' ${!##*log.run_dir=}; exit; fi")
         code, output, trainings = self.timed(self.config, "--quiet", NEXP="10", SEED="40")
         self.assertEqual(code, 0, output)
         self.assertEqual(len(trainings), 10, output)
@@ -33,7 +34,7 @@ class TimedRuns(LaunchCase):
             self.assertIn(f"<train.seed={40 + run}>", line)
             self.assertIn(f"<log.run_dir={self.folder}/runs/run_{run}>", line)
             for command in ("plot", "check"):
-                self.assertIn(f"bertha-tools <{command}> <{self.folder}/runs/run_{run}>", output)
+                self.assertEqual(output.count(f"bertha-tools <{command}> <{self.folder}/runs/run_{run}>\n"), 1)
         code, output, trainings = self.timed(self.config, NEXP="11", SEED="7")
         self.assertEqual((code, trainings), (2, []), output)
         self.assertIn("began with seed 40", output)

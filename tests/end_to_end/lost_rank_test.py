@@ -1,11 +1,13 @@
 """A rank that is killed takes the others down promptly, and the run can go on from its checkpoints."""
 
 import os
+import pathlib
+import re
 import signal
 import time
 
-from support import (MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, rank_of,
-                     records)
+from support import (MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, parent,
+                     rank_of, records)
 
 
 class LostRank(EndToEnd):
@@ -62,6 +64,27 @@ class LostRank(EndToEnd):
         self.assertRegex(last, r"run_local.sh: signal 9 \(KILL\) ended rank 1 of 2 on \S+ \(process ")
         self.assertIn(f"Saved: nothing yet in {folder}. To go on", last)
         self.assertIn(f"'--ranks' '2' '{config}' '--set' ", last)
+
+    def test_what_a_killed_launcher_leaves_in_memory_goes_at_the_next_start(self):
+        config = self.new_folder("config").with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        train = lambda **more: Running("--ranks", 2, config, *self.data.config(**more), script="run_local.sh")
+        folder = self.new_folder()
+        with train(log__run_dir=folder, train__max_steps=10**6, eval__every_samples=10**9) as job:
+            job.wait_for(lambda: (folder / "metrics.jsonl").exists(), "the log")
+            ranks = job.rank_processes()
+            segments = {pathlib.Path(path) for process in ranks for path in re.findall(
+                r"/dev/shm/\w+_segment\.\S+$", pathlib.Path(f"/proc/{process}/maps").read_text(), re.M)}
+            os.kill(parent(ranks[0]), signal.SIGKILL)
+            self.assertEqual(job.wait().code, 137)
+            while any(os.path.exists(f"/proc/{process}") for process in ranks):
+                time.sleep(0.02)
+        self.assertEqual(len(segments), 2)
+        for segment in filter(pathlib.Path.exists, segments):
+            os.utime(segment, (0, 0))  # as if long ago
+        with train(log__run_dir=self.new_folder(), train__max_steps=1) as job:
+            self.assertIn(job.wait().code, (0, 3))
+        self.assertEqual([segment for segment in segments if segment.exists()], [])
 
 
 if __name__ == "__main__":

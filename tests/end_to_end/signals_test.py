@@ -5,7 +5,7 @@ import signal
 import time
 
 from support import (MOST_FAILURE_SECONDS, EndToEnd, Running, bertha, checkpoints, main, parent,
-                     records, steps, steps_so_far)
+                     records, steps, steps_so_far, with_tools)
 
 
 def has_mpi(process):
@@ -40,12 +40,12 @@ class Signals(EndToEnd):
         with Running("train", *self.words(folder), ranks=ranks) as run:
             self.check(folder, run, stop)
 
-    def check_script(self, script, *options,
+    def check_script(self, script, *options, extra=None,
                      stop=lambda run: run.process.send_signal(signal.SIGTERM)):
         folder = self.new_folder()
         config = self.new_folder("config").with_suffix(".yaml")
         config.write_text("train: {seed: 3}\n")
-        with Running(*options, config, *self.words(folder), script=script) as run:
+        with Running(*options, config, *self.words(folder), script=script, extra=extra) as run:
             self.check(folder, run, stop)
 
     def test_a_signal_while_mpi_starts_ends_the_run_before_its_first_step(self):
@@ -146,6 +146,28 @@ class Signals(EndToEnd):
         for ranks in (1, 2):
             self.check_script("run_local.sh", "--ranks", ranks,
                               stop=lambda run: os.killpg(run.process.pid, signal.SIGINT))
+
+    def test_signals_to_a_script_that_draws_the_run_of_one_rank(self):
+        extra = with_tools(self.new_folder("tools"))
+        for stop in (lambda run: run.process.send_signal(signal.SIGTERM),
+                     lambda run: run.process.send_signal(signal.SIGUSR1),
+                     lambda run: os.killpg(run.process.pid, signal.SIGINT)):
+            self.check_script("run_local.sh", "--ranks", 1, extra=extra, stop=stop)
+
+    def test_sigusr1_to_the_script_of_one_machine(self):
+        self.check_script("run_local.sh", "--ranks", 2, stop=lambda run: run.process.send_signal(signal.SIGUSR1))
+
+    def test_a_lost_terminal_ends_all_that_a_script_started(self):
+        config = self.new_folder("config").with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        for ranks, extra in ((1, None), (1, with_tools(self.new_folder("tools"))), (2, None)):
+            folder = self.new_folder()
+            with Running("--ranks", ranks, config, *self.words(folder), script="run_local.sh", extra=extra) as run:
+                run.wait_for(lambda: len(steps_so_far(folder)) >= 3, "three steps")
+                ours = run.rank_processes()
+                os.killpg(run.process.pid, signal.SIGHUP)
+                self.assertIn(run.wait().code, (129, -signal.SIGHUP))  # the latter of the program alone
+            self.assertEqual([process for process in ours if os.path.exists(f"/proc/{process}/exe")], [], ranks)
 
     def test_sigterm_to_the_script_of_several_machines(self):
         self.check_script("run_mpirun.sh", "--hosts", "localhost:2")

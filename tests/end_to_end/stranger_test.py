@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import socket
 import stat
@@ -234,6 +235,26 @@ class Permissions(EndToEnd):
         loose = [str(path) for path in folder.rglob("*") if not path.is_symlink()
                  and path.stat().st_mode & stat.S_IWOTH]
         self.assertEqual(loose, [])
+
+
+class Network(EndToEnd):
+    @staticmethod
+    def listens_at(process):
+        """The addresses at which a process waits for connections, in the form of /proc/net."""
+        sockets = {os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()}
+        lines = [line.split() for table in ("tcp", "tcp6")
+                 for line in pathlib.Path("/proc/net", table).read_text().splitlines()]
+        return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
+
+    def test_ranks_that_are_all_on_this_machine_listen_on_no_network(self):
+        folder = self.new_folder()
+        config = folder.with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        words = self.data.config(log__run_dir=folder, train__max_steps=10**6, eval__every_samples=10**9)
+        with Running("--ranks", 2, config, *words, script="run_local.sh") as job:
+            job.wait_for((folder / "metrics.jsonl").exists, "the log")
+            found = [address for process in job.rank_processes() for address in self.listens_at(process)]
+        self.assertEqual([address for address in found if not address.startswith("0100007F:")], [])
 
 
 class Writing(EndToEnd):

@@ -172,14 +172,14 @@ TEST(StateJson, NumbersOutOfRangeAreRefused) {
   nlohmann::json bent = good;
   bent["optimizer"]["usual_log_norm"] = 1e300;
   EXPECT_THAT(refusal(bent), HasSubstr("usual_log_norm is 1e+300, want a number of 32 bits"));
-  for (const auto& [field, value] : std::vector<std::pair<std::string, double>>{
-           {"/optimizer/loss_scale", 1e300},
-           {"/optimizer/loss_scale", -1},
-           {"/optimizer/learning_rate", -1e-30},
-           {"/optimizer/bias_correction_1", 1.5},
-           {"/optimizer/bias_correction_2", -0.5},
-           {"/training_seconds", -1},
-           {"/evals/0/mlm_accuracy", 1.01}}) {
+  for (const auto& [field, value] :
+       std::vector<std::pair<std::string, double>>{{"/optimizer/loss_scale", 1e300},
+                                                   {"/optimizer/loss_scale", -1},
+                                                   {"/optimizer/learning_rate", -1e-30},
+                                                   {"/optimizer/bias_correction_1", 1.5},
+                                                   {"/optimizer/bias_correction_2", -0.5},
+                                                   {"/training_seconds", -1},
+                                                   {"/evals/0/mlm_accuracy", 1.01}}) {
     bent = good;
     bent[nlohmann::json::json_pointer(field)] = value;
     EXPECT_THAT(refusal(bent), HasSubstr("want a number from 0 to")) << field;
