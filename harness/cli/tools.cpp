@@ -60,6 +60,9 @@ void hand_over_to_tools(const std::vector<std::string>& arguments) {
   if (!self.empty()) setenv("BERTHA", self.c_str(), /*overwrite=*/0);
   run("bertha-tools", arguments);
   run(".venv/bin/bertha-tools", arguments);
+  // That of the checkout whose build/release has this program, as the scripts of launch/ look.
+  run((std::filesystem::path(self).parent_path() / "../../.venv/bin/bertha-tools").string(),
+      arguments);
   fail(ExitCode::kEnvironment, command, " is a command of bertha-tools, which is not installed; ",
        "python3 -m venv .venv && .venv/bin/pip install harness/tools");
 }
