@@ -8,7 +8,7 @@
 
 #include "kernels/base/failure.h"
 #include "kernels/c/open_cuda.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_devices.h"
 #include "kernels/cpu/cpu_row_ops.h"
 #include "kernels/ops/batch_norm_relu.h"
 #include "kernels/ops/layer_norm.h"

@@ -1,6 +1,6 @@
 #include "kernels/c/open_cuda.h"
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/cuda_row_ops.h"
 
 namespace bertha {

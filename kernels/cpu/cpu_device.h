@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_devices.h"
 #include "kernels/cpu/worker_pool.h"
 
 namespace bertha {

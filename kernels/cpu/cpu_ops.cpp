@@ -1,3 +1,4 @@
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_op_set.h"
 #include "kernels/cpu/gemm.h"
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <string>
 
-#include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gpu_failure.h"
 
 namespace bertha {
@@ -69,14 +68,12 @@ void fail_cuda(cudaError_t status, const char* call) {
        gpu_failure_text(call, reason, damage, damage == GpuDamage::kNone ? "" : gpu_name()));
 }
 
-void fail_cublas(cublasStatus_t status, const char* call) {
-  // A broken GPU fails each call of CUDA; the library's status does not tell it from a bug.
+void fail_if_damaged(const char* call) {
+  // A broken GPU fails each call of CUDA.
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
   if (damage_of(error) != GpuDamage::kNone) fail_cuda(error, call);
-  fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::kMemory : ExitCode::kInternal, call, ": ",
-       cublasLtGetStatusString(status));
 }
 
 void* find_driver_function(const char* name) {

@@ -1,7 +1,6 @@
 #include "kernels/cuda/cuda_context.h"
 
 #include "kernels/cuda/cuda_check.h"
-#include "kernels/ops/common.h"
 
 namespace bertha {
 
@@ -23,16 +22,13 @@ void* ScratchMemory::take(int64_t bytes) {
   return data;
 }
 
-CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream,
-                         const CudaOptions& cuda_options)
+CudaContext::CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream)
     : device(cuda_device),
       stream(cuda_stream),
       sm_count(cuda_device.sm_count()),
       kernels(cuda_device.kernels()),
-      options(options_for(kernels, cuda_options)),
       scratch(cuda_stream),
-      arrivals(cuda_device),
-      exchange(cuda_device) {}
+      arrivals(cuda_device) {}
 
 void CudaContext::add_nothing(Accumulate accumulate, const View& sums) const {
   if (accumulate == Accumulate::kYes || !sums.has_data()) return;

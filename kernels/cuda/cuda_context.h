@@ -5,13 +5,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/handles.h"
+#include "kernels/ops/common.h"
 
 namespace bertha {
-
-inline constexpr int kExchangeWords = 128;  // per SM
 
 /// Memory of one operation while it runs, reused by the next one on the same stream. Grows without
 /// waiting, seldom after the first step. What it has outgrown stays until the end, for graphs have
@@ -44,28 +42,9 @@ class ArrivalCounter {
   Buffer count_;
 };
 
-/// 64-bit flag-packed values by which blocks of a kernel exchange numbers
-/// (channels/tile_sums.cuh), and counts of the blocks that have read some of them. All
-/// zero between kernels of the stream: the last reader of a value resets it.
-class InterBlockExchange {
- public:
-  explicit InterBlockExchange(CudaDevice& device)
-      : words_(device.allocate(device.sm_count() * kExchangeWords * int64_t{sizeof(uint64_t)})),
-        readers_(device.allocate(device.sm_count() * int64_t{sizeof(uint32_t)})) {}
-
-  /// kExchangeWords per SM.
-  uint64_t* words() const { return static_cast<uint64_t*>(words_.data()); }
-  /// One per SM.
-  uint32_t* readers() const { return static_cast<uint32_t*>(readers_.data()); }
-
- private:
-  Buffer words_;
-  Buffer readers_;
-};
-
 /// What every operation of one Ops object shares.
 struct CudaContext {
-  CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream, const CudaOptions& cuda_options);
+  CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream);
 
   /// What a family of operations keeps between its calls: State(context), made at the first call.
   template <class State>
@@ -73,6 +52,11 @@ struct CudaContext {
     std::shared_ptr<void>& kept = states_[typeid(State)];
     if (kept == nullptr) kept = std::make_shared<State>(*this);
     return *static_cast<State*>(kept.get());
+  }
+  /// What has been made before.
+  template <class State>
+  const State& state() const {
+    return *static_cast<const State*>(states_.at(typeid(State)).get());
   }
 
   /// sums (+)= 0, where there is nothing to sum up; not where `sums` has no data.
@@ -85,10 +69,8 @@ struct CudaContext {
   cudaStream_t stream;
   int sm_count;
   KernelSet kernels;
-  CudaOptions options;  // as they hold for these kernels
   ScratchMemory scratch;
   ArrivalCounter arrivals;
-  InterBlockExchange exchange;
 
  private:
   std::unordered_map<std::type_index, std::shared_ptr<void>> states_;

@@ -7,8 +7,8 @@
 #include <array>
 #include <type_traits>
 
-#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/handles.h"
 #include "kernels/cuda/loaded_code.h"
 

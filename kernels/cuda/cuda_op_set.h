@@ -9,8 +9,7 @@ namespace bertha {
 template <class Set>
 class CudaOpSet final : public Set {
  public:
-  CudaOpSet(Device& device, Stream& stream, const CudaOptions& options)
-      : context_(as_cuda(device), native(stream), options) {}
+  CudaOpSet(Device& device, Stream& stream) : context_(as_cuda(device), native(stream)) {}
 
   CudaContext& context() { return context_; }
 

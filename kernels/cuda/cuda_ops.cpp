@@ -1,4 +1,6 @@
 #include "kernels/cuda/attention/side_streams.h"
+#include "kernels/cuda/chosen_options.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_op_set.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
@@ -7,7 +9,8 @@
 namespace bertha {
 
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options) {
-  auto ops = std::make_unique<CudaOpSet<Ops>>(device, stream, options);
+  auto ops = std::make_unique<CudaOpSet<Ops>>(device, stream);
+  ops->context().state<ChosenOptions>().options = options_for(ops->context().kernels, options);
   // Now, not in a step that may be timed or captured: they allocate, and read the plan file.
   ops->context().state<GemmPlans>();
   ops->context().state<SideStreams>();

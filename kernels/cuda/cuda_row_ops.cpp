@@ -5,7 +5,7 @@
 namespace bertha {
 
 std::unique_ptr<RowOps> make_cuda_row_ops(Device& device, Stream& stream) {
-  return std::make_unique<CudaOpSet<RowOps>>(device, stream, CudaOptions());
+  return std::make_unique<CudaOpSet<RowOps>>(device, stream);
 }
 
 CudaContext& cuda_context(RowOps& ops) {

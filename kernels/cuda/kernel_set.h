@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_devices.h"
 
 namespace bertha {
 
@@ -26,10 +26,6 @@ inline constexpr int64_t kLeastSharedBytes = int64_t{99} << 10;
 /// The rule: the kernels of sm_90a on a GPU of 9.0 that has loaded code for it, unless portable is
 /// asked for; the portable ones on all others.
 KernelSet choose_kernels(CudaKernels asked, const GpuCode& code);
-
-/// `options` as they hold for these kernels: for portable ones auto is grouped attention and the
-/// library's GEMMs with a GELU. Error(kUsage) with a sentence where others are asked for.
-CudaOptions options_for(KernelSet kernels, CudaOptions options);
 
 /// "sm_90a kernels" or "portable kernels".
 std::string text(KernelSet kernels);

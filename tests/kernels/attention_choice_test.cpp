@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "tests/support/error_of.h"
 
 namespace bertha {

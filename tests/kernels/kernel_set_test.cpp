@@ -1,4 +1,4 @@
-#include "kernels/cuda/kernel_set.h"
+#include "kernels/cuda/cuda_options.h"
 
 #include <gtest/gtest.h>
 

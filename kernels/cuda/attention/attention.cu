@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/side_streams.h"
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
@@ -90,7 +91,7 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
 /// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
 template <class Args>
 AttentionKernels kernels_for(const CudaContext& context, const Args& args, bool is_aligned) {
-  const CudaOptions::AttentionVariant asked = context.options.attention;
+  const CudaOptions::AttentionVariant asked = chosen_options(context).attention;
   const AttentionKernels chosen =
       choose_attention(asked, {.io = args.qkv.dtype,
                                .head_size = args.qkv.extent(3),

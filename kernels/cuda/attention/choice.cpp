@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/choice.h"
 
+#include "kernels/cuda/cuda_backend.h"
+
 namespace bertha {
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_options.h"
 #include "kernels/ops/attention.h"
 
 namespace bertha {

@@ -233,8 +233,8 @@ __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
 }
 
 template <class Policy, VecChannels kChannels, int kBlocksPerSm>
-void launch_tile_kernel(const CudaContext& context, const Policy& policy,
-                        const ChannelExtents& extents, const ChannelTiles& tiles) {
+void launch_tile_kernel(CudaContext& context, const Policy& policy, const ChannelExtents& extents,
+                        const ChannelTiles& tiles) {
   constexpr bool kIsColumns = kChannels == VecChannels::kConsecutive;
   const int64_t bytes = int64_t{tiles.block_vecs} * Policy::kKept * kVecSize *
                         static_cast<int64_t>(sizeof(typename Policy::Element));
@@ -243,14 +243,15 @@ void launch_tile_kernel(const CudaContext& context, const Policy& policy,
   // waits, which is placed after all others.
   shape.is_cooperative = kIsColumns && Policy::kKept > 0;
   if (!kIsColumns && tiles.blocks > 1) shape.cluster = {1, tiles.blocks};
+  const auto& exchange = context.state<InterBlockExchange>();
   launch_kernel(context.stream, channel_tile_kernel<Policy, kChannels, kBlocksPerSm>, shape, policy,
-                extents, tiles, context.exchange.words(), context.exchange.readers());
+                extents, tiles, exchange.words(), exchange.readers());
 }
 
 /// Tiles of plan_plane_tiles or plan_column_tiles.
 template <class Policy>
-void launch_channel_tiles(const CudaContext& context, const Policy& policy,
-                          const ChannelExtents& extents, const ChannelTiles& tiles) {
+void launch_channel_tiles(CudaContext& context, const Policy& policy, const ChannelExtents& extents,
+                          const ChannelTiles& tiles) {
   // Without this, a warning where the code is not for sm_90a, which alone uses it.
   if constexpr (Policy::kKept > 0) static_assert(Policy::kApplyInFlight > 0);
   using Kind = VecChannels;

@@ -10,6 +10,28 @@ namespace bertha {
 // Block reductions of channel_tiles.cuh, and the exchange between the blocks of a tile of columns.
 // A `Sums` is a policy of channel_sums.cuh.
 
+inline constexpr int kExchangeWords = 128;  // per SM
+
+/// 64-bit flag-packed values by which blocks of a kernel exchange numbers, and counts of the blocks
+/// that have read some of them. All zero between kernels of the stream: the last reader of a value
+/// resets it.
+class InterBlockExchange {
+ public:
+  explicit InterBlockExchange(CudaContext& context)
+      : words_(
+            context.device.allocate(context.sm_count * kExchangeWords * int64_t{sizeof(uint64_t)})),
+        readers_(context.device.allocate(context.sm_count * int64_t{sizeof(uint32_t)})) {}
+
+  /// kExchangeWords per SM.
+  uint64_t* words() const { return static_cast<uint64_t*>(words_.data()); }
+  /// One per SM.
+  uint32_t* readers() const { return static_cast<uint32_t*>(readers_.data()); }
+
+ private:
+  Buffer words_;
+  Buffer readers_;
+};
+
 /// Which channels of the tile a thread's vectors belong to, the same for all of them.
 template <VecChannels kChannels>
 struct ThreadChannels {

@@ -10,10 +10,11 @@
 //           % of the rate of a copy; with atomic adds 276 us (kernels/measured/embedding.md).
 
 #include "kernels/base/divide.h"
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/common/column_sums.cuh"
+#include "kernels/cuda/common/row_norm.cuh"
 #include "kernels/cuda/embedding/embedding_tables.h"
 #include "kernels/cuda/embedding/paired_atomic_add.cuh"
-#include "kernels/cuda/norm_softmax/row_norm.cuh"
 #include "kernels/cuda/operations.h"
 #include "kernels/ops/embedding.h"
 
@@ -261,8 +262,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t columns = args.dy.extent(1);
   const DeviceDropout dropout = device_dropout(args.dropout);
-  const bool sorted = args.rows_by_word.has_data() &&
-                      context.options.embedding_gradient == CudaOptions::EmbeddingGradient::kSorted;
+  const bool sorted = args.rows_by_word.has_data() && chosen_options(context).embedding_gradient ==
+                                                          CudaOptions::EmbeddingGradient::kSorted;
   const int bytes = ring_bytes<Shape, 2>(
       ring_stages<Shape>(kBackwardStages, context.device.has_sm90a_code()), columns);
   const unsigned blocks = rows == 0 ? 0

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {
@@ -25,6 +26,12 @@ void* find_cublaslt(const char* function) {
   if (void* const address = dlsym(library, function)) return address;
   fail(ExitCode::kEnvironment, "cuBLASLt lacks ", function, ": ", dlerror(),
        "; install cuBLAS of CUDA ", CUBLAS_VER_MAJOR, '.', CUBLAS_VER_MINOR, " or newer.");
+}
+
+void fail_cublas(cublasStatus_t status, const char* call) {
+  fail_if_damaged(call);  // the library's status does not distinguish damage from a bug
+  fail(status == CUBLAS_STATUS_ALLOC_FAILED ? ExitCode::kMemory : ExitCode::kInternal, call, ": ",
+       cublasLtGetStatusString(status));
 }
 
 }  // namespace bertha

@@ -55,4 +55,13 @@ inline constexpr CublasLtCall<&::cublasLtMatmulAlgoConfigSetAttribute>
     cublasLtMatmulAlgoConfigSetAttribute{"cublasLtMatmulAlgoConfigSetAttribute"};
 inline constexpr CublasLtCall<&::cublasLtMatmul> cublasLtMatmul{"cublasLtMatmul"};
 
+/// Error(kMemory) for a failed allocation, fail_if_damaged(), else Error(kInternal).
+[[noreturn]] void fail_cublas(cublasStatus_t status, const char* call);
+
 }  // namespace bertha
+
+#define BERTHA_CUBLAS_CHECK(call)                                                            \
+  do {                                                                                       \
+    const cublasStatus_t bertha_status = (call);                                             \
+    if (bertha_status != CUBLAS_STATUS_SUCCESS) ::bertha::fail_cublas(bertha_status, #call); \
+  } while (false)

@@ -4,7 +4,8 @@
 #include <limits>
 #include <string>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_options.h"
+#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 

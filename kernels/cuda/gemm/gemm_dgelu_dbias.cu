@@ -25,6 +25,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
@@ -346,9 +347,9 @@ void launch(CudaContext& context, const LinearBwdData& args) {
   const int64_t outputs = args.dy.extent(1);
   const int64_t columns = args.weight.extent(1);
   const int tiles = row_tiles(kGemmDgeluDbiasTile, rows);
-  const int row_blocks =
-      std::min(tiles, blocks_per_column_tile(kGemmDgeluDbiasTile, columns,
-                                             planned_sm_count(context.options, context.sm_count)));
+  const int row_blocks = std::min(
+      tiles, blocks_per_column_tile(kGemmDgeluDbiasTile, columns,
+                                    planned_sm_count(chosen_options(context), context.sm_count)));
   auto* partial =
       static_cast<float*>(context.scratch.take(column_sum_bytes(row_blocks, columns, 1)));
   const Params params{.partial = partial,

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
@@ -138,8 +139,8 @@ struct RowGrid {
 
 inline RowGrid row_grid(const CudaContext& context, const GeluTile& tile, int64_t rows,
                         int64_t columns) {
-  const int most_blocks =
-      blocks_per_column_tile(tile, columns, planned_sm_count(context.options, context.sm_count));
+  const int most_blocks = blocks_per_column_tile(
+      tile, columns, planned_sm_count(chosen_options(context), context.sm_count));
   // Clusters of two in an odd number of blocks would leave SMs idle.
   const int cluster = most_blocks % 2 == 0 ? 2 : 1;
   const int tiles = (row_tiles(tile, rows) + cluster - 1) / cluster * cluster;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gemm/gemm_key.h"
@@ -74,7 +75,7 @@ struct GemmOperands {
 class GemmPlans {
  public:
   explicit GemmPlans(const CudaContext& context)
-      : GemmPlans(context.device, context.stream, context.options) {}
+      : GemmPlans(context.device, context.stream, chosen_options(context)) {}
   GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options);
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;

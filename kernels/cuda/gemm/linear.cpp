@@ -11,6 +11,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
@@ -72,7 +73,7 @@ GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns, A
           .gelu = gelu,
           .columns = columns,
           .inner = x.extent(1),
-          .sm_count = planned_sm_count(context.options, context.sm_count),
+          .sm_count = planned_sm_count(chosen_options(context), context.sm_count),
           .is_aligned = is_aligned(views)};
 }
 
@@ -81,7 +82,7 @@ bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
   GeluCall call = gelu_call(context, args.x, args.weight.extent(0), args.activation,
                             {args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
   call.has_bias = args.bias.has_data();
-  return args.x.extent(0) >= own_gemm_bias_gelu_from(context.options.gelu_gemms, call);
+  return args.x.extent(0) >= own_gemm_bias_gelu_from(chosen_options(context).gelu_gemms, call);
 }
 
 bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
@@ -89,7 +90,7 @@ bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
   GeluCall call = gelu_call(context, args.dy, args.weight.extent(1), args.activation,
                             {args.dy.data, args.weight.data, args.dx.data, args.saved.data});
   call.has_bias = args.dbias_below.has_data();
-  return args.dy.extent(0) >= own_gemm_dgelu_dbias_from(context.options.gelu_gemms, call);
+  return args.dy.extent(0) >= own_gemm_dgelu_dbias_from(chosen_options(context).gelu_gemms, call);
 }
 
 /// Whether `quantize` is what gemm_gelu_fp8.cu does with the result of a GEMM [T, K] x [N, K].
@@ -106,7 +107,7 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
       context, x, weight.extent(0), quantize.activation,
       {x.data, weight.data, quantize.q.data, quantize.transposed.data, quantize.derivative.data});
   call.io = quantize.x.dtype;
-  return x.extent(0) >= own_gemm_gelu_fp8_from(context.options.gelu_gemms, call);
+  return x.extent(0) >= own_gemm_gelu_fp8_from(chosen_options(context).gelu_gemms, call);
 }
 
 /// The key of the GEMM with these operands.
@@ -175,7 +176,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
                           .outputs = args.weight.extent(0),
                           .bias = args.bias.has_data(),
                           .activation = args.activation},
-                         context.options.gemm_sm_count);
+                         chosen_options(context).gemm_sm_count);
   check_fp8(context, LinearFwd::kName, key,
             {{"x", args.x},
              {"weight", args.weight},
@@ -217,7 +218,7 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
                                 .outputs = args.dy.extent(1),
                                 .activation = args.activation,
                                 .accumulate = args.accumulate},
-                               context.options.gemm_sm_count);
+                               chosen_options(context).gemm_sm_count);
   check_fp8(context, LinearBwdData::kName, key,
             {{"dy", args.dy},
              {"weight", args.weight},
@@ -271,8 +272,8 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
                                 .inputs = args.dweight.extent(1),
                                 .outputs = args.dweight.extent(0),
                                 .accumulate = args.accumulate,
-                                .fast_accumulate = context.options.fp8_fast_wgrad},
-                               context.options.gemm_sm_count);
+                                .fast_accumulate = chosen_options(context).fp8_fast_wgrad},
+                               chosen_options(context).gemm_sm_count);
   check_fp8(context, LinearBwdWeight::kName, key,
             {{"dy", args.dy},
              {"x", args.x},

@@ -3,8 +3,8 @@
 #include "kernels/cuda/common/column_sums.cuh"
 #include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/common/fp8.cuh"
+#include "kernels/cuda/common/row_norm.cuh"
 #include "kernels/cuda/norm_softmax/layernorm_operands.cuh"
-#include "kernels/cuda/norm_softmax/row_norm.cuh"
 
 namespace bertha {
 

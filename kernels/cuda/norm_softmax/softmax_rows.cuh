@@ -1,10 +1,10 @@
 #pragma once
 
+#include "kernels/cuda/common/approximate.cuh"
 #include "kernels/cuda/common/block_reduce.cuh"
 #include "kernels/cuda/common/compute.cuh"
 #include "kernels/cuda/norm_softmax/generic_rows.cuh"
 #include "kernels/cuda/norm_softmax/pair_max.cuh"
-#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/ops/softmax.h"
 
 namespace bertha {

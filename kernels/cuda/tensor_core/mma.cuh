@@ -7,6 +7,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/common/approximate.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/types.cuh"
 
@@ -140,20 +141,6 @@ __device__ __forceinline__ void pack_a_operand(uint32_t (&a)[4], const float (&l
   a[1] = packed<T>(left[2], left[3]);
   a[2] = packed<T>(right[0], right[1]);
   a[3] = packed<T>(right[2], right[3]);
-}
-
-/// 2^x to 2 units in the last place; 0 for -infinity.
-__device__ __forceinline__ float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// log2(x), x not denormal.
-__device__ __forceinline__ float log2_approximate(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 /// 1 / x to 1 unit in the last place; x up to 2^126.

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "kernels/cuda/cuda_context.h"
+#include "kernels/cuda/cuda_options.h"
+
+namespace bertha {
+
+/// What make_cuda_ops() was given, as it holds for the kernels of the device.
+struct ChosenOptions {
+  explicit ChosenOptions(CudaContext&) {}  // as CudaContext::state() makes it
+  CudaOptions options = {};
+};
+
+/// Needs     the context of make_cuda_ops().
+inline const CudaOptions& chosen_options(const CudaContext& context) {
+  return context.state<ChosenOptions>().options;
+}
+
+}  // namespace bertha
