@@ -23,7 +23,7 @@ constexpr int64_t kRecordsPerMark = 1024;
 bool is_tfrecord_name(const fs::path& path) {
   if (path.extension() == ".tfrecord" || path.extension() == ".tfrecords") return true;
   const auto parts = numbered_name(path.filename().string());
-  return parts && parts->before == "part-" && parts->of == "-of-" && parts->after.empty();
+  return parts && parts->of == "-of-" && parts->after.empty();  // any name: TensorFlow asks for one
 }
 
 /// HDF5 files tell by their first bytes; whatever else it is, a TFRecord file tells by its

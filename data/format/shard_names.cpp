@@ -57,7 +57,7 @@ std::string unconverted_file(const std::string& folder) {
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     const auto parts = numbered_name(name);
-    const bool is_part = parts && parts->before == "part-";
+    const bool is_part = parts && parts->of == "-of-" && parts->after.empty();
     const bool is_record = name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
     if ((is_part || is_record) && (found.empty() || name < found)) found = name;
   }

@@ -4,6 +4,7 @@ Whether two ranks of a busy machine run equally fast is not known here: the verd
 with given figures, in tests/harness/doctor.
 """
 
+import contextlib
 import json
 import pathlib
 import resource
@@ -11,7 +12,7 @@ import socket
 import tempfile
 import unittest
 
-from support import bertha, main, must
+from support import Running, bertha, main, must
 
 HOST = socket.gethostname()
 
@@ -49,6 +50,14 @@ class Doctor(unittest.TestCase):
         self.assertEqual(ended.code, 5, ended)
         self.assertIn(f"\n{HOST}: --output-dir /proc: ", ended.out)
         self.assertTrue(ended.out.endswith(f"not started: repair {HOST}, then run this again\n"), ended)
+
+    def test_several_doctors_measure_one_folder(self):
+        with contextlib.ExitStack() as stack:
+            running = [stack.enter_context(Running("doctor", "--backend", "cpu", "--output-dir", self.folder))
+                       for _ in range(3)]
+            for ended in [one.wait() for one in running]:
+                self.assertNotIn(f"--output-dir {self.folder}", ended.out + ended.err)
+        self.assertEqual(list(pathlib.Path(self.folder).glob(".bertha_doctor*")), [])
 
     def test_too_few_open_files_refuse_their_node(self):
         ended = bertha("doctor", "--backend", "cpu", preexec_fn=few_files)

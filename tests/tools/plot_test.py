@@ -120,6 +120,10 @@ class Plot(ToolCase):
             code, out, err = tool("plot", path)
             self.assertEqual((code, out), (4, ""), err)
             self.assertIn(str(path), err)
+        endless = self.folder / "endless.jsonl"
+        endless.write_text("")
+        os.truncate(endless, 1 << 40)
+        self.assertIn("a line of more than 1048576 bytes", self.refusal(4, "plot", endless))
         for path in ("/proc/plots", "/dev/null/plots", "/dev/x.svg", pipe / "x.svg", other):
             self.assertIn(str(path), self.refusal(4, "plot", self.run_dir, "-o", path))
 

@@ -12,6 +12,7 @@ import pathlib
 from bertha_tools.errors import DATA, Refused, warn
 
 FILE_NAME = "metrics.jsonl"
+MOST_LINE_BYTES = 1 << 20
 
 
 @dataclasses.dataclass
@@ -119,17 +120,24 @@ class Follower:
                 self.metrics, self.inode, self.read_bytes = Metrics(path), status.st_ino, 0
             with open(path, "rb") as file:
                 file.seek(self.read_bytes)
-                lines, newline, _ = file.read().rpartition(b"\n")
+                while (line := file.readline(MOST_LINE_BYTES)).endswith(b"\n"):
+                    self.read_bytes += len(line)
+                    self.take(line)
         except OSError as error:
             raise Refused(DATA, f"{path}: cannot be read ({error.strerror}); give the folder of a "
                                 "run") from None
-        self.read_bytes += len(lines) + len(newline)
-        for line in filter(None, lines.split(b"\n")):
-            try:
-                self.metrics.take(json.loads(line))
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-                self.metrics.unreadable_lines += 1
+        if len(line) == MOST_LINE_BYTES:
+            raise Refused(DATA, f"{path}: contains a line of more than {MOST_LINE_BYTES} bytes, "
+                                "which no run writes; give another run")
         return self.metrics
+
+    def take(self, line):
+        if line == b"\n":
+            return
+        try:
+            self.metrics.take(json.loads(line))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            self.metrics.unreadable_lines += 1
 
 
 def read(run):

@@ -232,6 +232,14 @@ TEST_F(Convert, AStoppedShuffleGoesOnWithOtherMemory) {
   EXPECT_TRUE(verify_data(options_.output_dir).ok());
 }
 
+TEST_F(Convert, RecordFilesMayHaveAnyNumberedName) {
+  write_record_source();
+  fs::rename(from("part-00000-of-00003"), from("-00000-of-3"));
+  fs::rename(from("part-00001-of-00003"), from("wiki.tfrecord-00001-of-00003"));
+  options_.source.missing = MissingFiles::kAccept;
+  EXPECT_EQ(convert_data(options_, {}).manifest.num_samples(), 2500);
+}
+
 TEST_F(Convert, ShardsBesideRecordsAreRefused) {
   write_record_source();
   write_shard(from("part_0.hdf5"), kVariable, part(0, 3), kLimits);
