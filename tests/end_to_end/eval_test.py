@@ -147,7 +147,7 @@ class Eval(EndToEnd):
 
     def test_readers_of_a_run_that_saves_at_every_step_find_a_checkpoint(self):
         folder = self.new_folder()
-        changes = dict(log__run_dir=folder, checkpoint__every_steps=1, checkpoint__keep=1,
+        changes = dict(log__run_dir=folder, checkpoint__every_steps=1, checkpoint__keep=2,
                        train__max_steps=10**6, optimizer__schedule_steps=10**6,
                        eval__every_samples=10**9)
         with Running("train", *self.data.config(**changes)) as run:

@@ -142,7 +142,8 @@ class RunFolder(EndToEnd):
     def test_a_start_that_is_refused_leaves_no_settings(self):
         folder = self.new_folder("refused")
         self.train(folder, train__max_steps=2)
-        for code, changes in ((2, {"train__global_batch_seqs": 24}), (4, {"data__max_seq_tokens": 8})):
+        for code, changes in ((2, {"train__global_batch_seqs": 24}), (2, {"data__max_seq_tokens": 8}),
+                              (4, {"data__max_seq_tokens": 8, "data__verify_manifest": False})):
             done = bertha("train", *self.data.config(log__run_dir=folder, train__max_steps=4,
                                                      optimizer__base_learning_rate=0.02, **changes))
             self.assert_failure(done, code)
