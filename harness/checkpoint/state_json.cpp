@@ -48,7 +48,7 @@ float single(const JsonField& field) {
   return static_cast<float>(value);
 }
 
-/// A number from 0, and up to `most`.
+/// A number from 0 to `most`.
 double from_zero(const JsonField& field, double most = std::numeric_limits<float>::max()) {
   const double value = field.number();
   if (value < 0 || value > most) field.wrong(concat("a number from 0 to ", most));
