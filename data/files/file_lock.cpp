@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/files/new_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -32,14 +33,6 @@ int try_to_lock(int descriptor, Clock::time_point limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return 0;
-}
-
-/// Whether the open file still has its name: an earlier holder may have removed it.
-bool is_in_place(int descriptor, const std::string& path) {
-  struct stat open_file {};
-  struct stat named_file {};
-  return ::fstat(descriptor, &open_file) == 0 && ::stat(path.c_str(), &named_file) == 0 &&
-         open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
 }
 
 std::string own_host_name() {
@@ -97,7 +90,7 @@ FileLock::FileLock(const Request& request) : FileLock() {
     }
     ::fchmod(descriptor_, 0600);  // earlier versions let everybody open it
     error = try_to_lock(descriptor_, limit);
-  } while (error == 0 && !is_in_place(descriptor_, path));
+  } while (error == 0 && !is_file_at(descriptor_, path));  // an earlier holder removed it
   if (error == EWOULDBLOCK) {
     fail(ExitCode::kEnvironment, request.folder, ": ",
          holder_text(descriptor_, path, request.doing), "; wait for it or stop it, or ",

@@ -11,7 +11,7 @@ namespace bertha {
 /// stack for each of them.
 inline constexpr int64_t kMostJsonLevels = 64;
 
-/// Why a text is no JSON that is read here: "line 3, byte 17: nested deeper than 64 levels", "a
+/// Why a text is not accepted as JSON: "line 3, byte 17: nested deeper than 64 levels", "a
 /// name is given twice".
 /// Whoever catches what nlohmann throws for a wrong field catches this too.
 struct JsonError : nlohmann::json::exception {

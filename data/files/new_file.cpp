@@ -74,6 +74,13 @@ void NewFile::commit() {
   sync_folder(std::filesystem::path(path_).parent_path());
 }
 
+bool is_file_at(int descriptor, const std::string& path) {
+  struct stat open_file {};
+  struct stat named_file {};
+  return fstat(descriptor, &open_file) == 0 && stat(path.c_str(), &named_file) == 0 &&
+         open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
+}
+
 void write_new_file(const std::string& path, std::string_view bytes) {
   NewFile file(path);
   file.write(bytes);

@@ -29,6 +29,9 @@ class NewFile {
   int file_ = -1;
 };
 
+/// Whether the open file is still the one at `path`: it may have been removed or replaced.
+bool is_file_at(int descriptor, const std::string& path);
+
 /// Writes the bytes as a NewFile.
 void write_new_file(const std::string& path, std::string_view bytes);
 

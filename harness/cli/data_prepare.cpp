@@ -95,7 +95,7 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   most_masked = command.max_masked_per_seq > 0
                     ? command.max_masked_per_seq
                     : std::min(most_masked, options.generator.max_seq_tokens);
-  log_line(LogLevel::kInfo, "stopping this command loses nothing: the same one goes on");
+  log_line(LogLevel::kInfo, "if this command is stopped, the same command resumes it");
   const PrepareSummary summary = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, summary);
   std::cout << "next: bertha data verify " << shell_word(options.output_dir) << '\n';

@@ -16,7 +16,7 @@ struct VocabCommand {
 };
 
 int run_vocab(VocabCommand command, const CommandContext& context) {
-  { const NewFile fails_before_the_work(command.output); }
+  { const NewFile probe(command.output); }  // fails before the work if it cannot be created
   command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =
       train_vocabulary(command.options, progress_lines(context.terminal));

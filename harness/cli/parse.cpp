@@ -104,7 +104,7 @@ bool is_report(const std::string& path) {
 // An output replaces the file at its path, and must not replace what the command reads.
 void refuse_outputs_among_inputs(const Called& called) {
   namespace fs = std::filesystem;
-  std::error_code ignored;  // then the path is no file, and not refused here
+  std::error_code ignored;  // a path that cannot be resolved is not refused here
   std::vector<std::string> inputs;
   for (const CLI::Option* option : called.command->get_options(is_path_option)) {
     if (is_output(*option)) continue;

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "data/files/new_file.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -47,12 +48,7 @@ void AppendFile::end_last_line() {
 }
 
 void AppendFile::check_in_place() const {
-  struct stat open_file {};
-  struct stat named_file {};
-  const bool same = ::fstat(descriptor_, &open_file) == 0 &&
-                    ::stat(path_.c_str(), &named_file) == 0 &&
-                    open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
-  if (same) return;
+  if (is_file_at(descriptor_, path_)) return;
   fail(ExitCode::kData, path_,
        ": was removed or replaced while this run wrote to it, so that its "
        "log is lost; leave a run folder in place until the run has ended, and start it again");

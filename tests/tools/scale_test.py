@@ -8,7 +8,8 @@ from tool_case import BERTHA, ROOT, ToolCase, main
 
 NETWORK = "ib-ndr400x8"
 # (recipe, ranks, network, ranks of a node, settings): ms of a step, seconds of the run. Figures of the other
-# implementation, which was C++ and drew lengths of fewer steps.
+# implementation, which was C++ and drew the lengths of 8 steps: their mean, 24,271 tokens of 24,562, is 1.2 % low,
+# and the longest of all ranks adds to that. Hence 2 % for whole steps; parts that depend less on it have less.
 CASES = {
     ("mlperf_closed_3472gpu_13888", 3472, NETWORK, 8): (12.677580285139992, 4.464054673219149),
     ("mlperf_closed_64gpu_4608", 64, "eth-100x1", 8, "train.accumulation_steps=9"):
