@@ -121,15 +121,4 @@ bool has_fp8(const BackendChoice& choice, const Backend& backend) {
   return choice.kind != BackendChoice::Kind::kCuda || has_cuda_fp8(backend);
 }
 
-void tune_gemms(const BackendChoice& choice, const Backend& backend,
-                std::span<const GemmShape> gemms, const std::string& path,
-                const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
-  if (choice.kind != BackendChoice::Kind::kCuda) {
-    fail(ExitCode::kUsage,
-         "the CPU backend has no GEMMs to tune; set train.backend to cuda on a machine with a "
-         "GPU, or leave out --tune.");
-  }
-  tune_cuda_gemms(backend, gemms, path, progress);
-}
-
 }  // namespace bertha

@@ -1,16 +1,14 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/comm/grouped_collectives.h"
 #include "harness/comm/world.h"
 #include "harness/config/config.h"
+#include "kernels/base/device.h"
 #include "kernels/collectives.h"
-#include "kernels/device.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/gemm_shape.h"
 #include "kernels/ops_fwd.h"
@@ -67,14 +65,5 @@ std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& back
 
 /// Whether operations run in fp8: everywhere but on a GPU with portable kernels.
 bool has_fp8(const BackendChoice& choice, const Backend& backend);
-
-/// Times the library's algorithms for each GEMM and adds the fastest to the file `path`, which
-/// then serves as cuda.gemm_plans on this GPU model with this library. Calls `progress` after each.
-///
-/// Blocks    about three seconds per GEMM.
-/// Errors    Error(kUsage) on the CPU, where there is nothing to tune.
-void tune_gemms(const BackendChoice& choice, const Backend& backend,
-                std::span<const GemmShape> gemms, const std::string& path,
-                const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

@@ -112,10 +112,4 @@ std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& c
 
 bool has_cuda_fp8(const Backend& backend) { return runs_sm90a_kernels(*backend.device); }
 
-void tune_cuda_gemms(const Backend& backend, std::span<const GemmShape> gemms,
-                     const std::string& path,
-                     const std::function<void(const GemmShape&, const GemmTuning&)>& progress) {
-  tune_gemms(*backend.device, *backend.stream, gemms, path, progress);
-}
-
 }  // namespace bertha

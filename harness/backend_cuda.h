@@ -36,9 +36,4 @@ std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& c
 /// As has_fp8, on a backend with a GPU.
 bool has_cuda_fp8(const Backend& backend);
 
-/// As tune_gemms, on a backend with a GPU.
-void tune_cuda_gemms(const Backend& backend, std::span<const GemmShape> gemms,
-                     const std::string& path,
-                     const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
-
 }  // namespace bertha

@@ -26,9 +26,4 @@ std::string describe_cuda_gelu_gemms(const Backend&, const CudaConfig&, const Fe
 
 bool has_cuda_fp8(const Backend&) { return false; }
 
-void tune_cuda_gemms(const Backend&, std::span<const GemmShape>, const std::string&,
-                     const std::function<void(const GemmShape&, const GemmTuning&)>&) {
-  fail(ExitCode::kEnvironment, "this program has no CUDA backend");
-}
-
 }  // namespace bertha

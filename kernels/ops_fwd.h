@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/ops/op_set.h"
+#include "kernels/base/op_set.h"
 
 namespace bertha {
 

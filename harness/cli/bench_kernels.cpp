@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,12 @@
 #include "harness/report/json_report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
+#include "kernels/base/bench/bench_report.h"
+#include "kernels/base/bench/op_bench.h"
 #include "kernels/base/error.h"
-#include "kernels/bench/bench_report.h"
-#include "kernels/bench/op_bench.h"
+#include "kernels/bench/gemm_roof.h"
 #include "kernels/bench/op_cases.h"
+#include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
 namespace {
@@ -30,7 +33,7 @@ struct KernelOptions {
   std::string dtype;
   std::string lengths;
   std::string json;
-  std::string tune;
+  std::string tune;  // of 1.0.0
   std::string dump;
   int64_t tokens = 24576;
   int64_t launches = 100;
@@ -38,26 +41,10 @@ struct KernelOptions {
   double peak_gbps = 0;    // 0 = measured
 };
 
-void tune(const KernelOptions& options, const BenchModel& model, const BenchBatch& batch, DType io,
-          const BackendChoice& choice, const Backend& backend) {
-  const char* const kinds[] = {"forward", "data gradient", "weight gradient"};
-  const std::vector<GemmShape> shapes = model_gemms(model, batch, io);
-  std::cout << "tuning " << shapes.size() << " GEMMs; first choice and tuned, us\n";
-  tune_gemms(
-      choice, backend, shapes, options.tune, [&](const GemmShape& shape, const GemmTuning& tuning) {
-        std::cout << "  " << shape.rows << 'x' << shape.outputs << 'x' << shape.inputs << ' '
-                  << kinds[static_cast<int>(shape.kind)]
-                  << (shape.accumulate == Accumulate::kYes ? ", added: " : ": ")
-                  << fixed_text(tuning.first_us, 1) << "  " << fixed_text(tuning.tuned_us, 1)
-                  << "  of " << tuning.candidates << " algorithms, " << tuning.wrong << " wrong\n";
-      });
-  std::cout << "written: " << options.tune << "; name it in cuda.gemm_plans\n\n";
-}
-
 /// A backend, and the kernels that its attention takes: "grouped"; "" where there is one kind.
 struct Contender {
   Backend backend;
-  std::unique_ptr<OpBench> bench;
+  std::unique_ptr<OpBench<Ops>> bench;
   std::string attention;
 
   /// Of one direction, where both have kernels of their own: "persistent forward, grouped
@@ -90,11 +77,13 @@ struct Setting {
                                          .head_size = model.hidden / model.heads,
                                          .max_seq_tokens = model.mask_width,
                                          .has_dropout = model.attention_dropout > 0});
-    made.bench = std::make_unique<OpBench>(OpBench::Parts{.device = made.backend.device.get(),
-                                                          .stream = made.backend.stream.get(),
-                                                          .ops = made.backend.ops.get(),
-                                                          .io = io,
-                                                          .reference_threads = cores.threads});
+    made.bench =
+        std::make_unique<OpBench<Ops>>(OpBench<Ops>::Parts{.device = made.backend.device.get(),
+                                                           .stream = made.backend.stream.get(),
+                                                           .ops = made.backend.ops.get(),
+                                                           .make_reference = make_cpu_ops,
+                                                           .io = io,
+                                                           .reference_threads = cores.threads});
     return made;
   }
 };
@@ -134,14 +123,6 @@ std::vector<OpResult> measure(const std::vector<OpCase>& cases, std::vector<Cont
     }
   }
   return rows;
-}
-
-BenchMix mix_of(const BenchBatch& batch) {
-  BenchMix mix{.name = batch.name, .lengths = {}};
-  for (size_t b = 1; b < batch.cu_seqlens.size(); ++b) {
-    mix.lengths.push_back(batch.cu_seqlens[b] - batch.cu_seqlens[b - 1]);
-  }
-  return mix;
 }
 
 /// "BF16", "F8_E4M3": as safetensors names it.
@@ -217,13 +198,17 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   setting.model = bench_model(config);
   setting.io = planned_io(config.train, setting.choice.kind == BackendChoice::Kind::kCuda);
 
+  if (!options.tune.empty()) {
+    fail(ExitCode::kUsage,
+         "--tune: GEMMs are tuned where they first occur; use `bertha bench step --set "
+         "cuda.tune_gemms=true --set cuda.gemm_plans=",
+         options.tune, "`");
+  }
   BenchReport report{.model = config.model.name,
-                     .device = {},
                      .precision = name(setting.io),
                      .date = utc_date(),
                      .peak_flops_per_second = 1e12 * options.peak_tflops,
-                     .peak_bytes_per_second = 1e9 * options.peak_gbps,
-                     .rows = {}};
+                     .peak_bytes_per_second = 1e9 * options.peak_gbps};
   std::vector<Contender> all;
   all.push_back(setting.contender(config.cuda.attention, world));
   const Device& device = *all.front().backend.device;
@@ -237,19 +222,20 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   if (!has_fp8(setting.choice, all.front().backend) && std::erase_if(cases, is_fp8_case) > 0) {
     report.notes.push_back("quantize is not measured: portable kernels have no fp8");
   }
-  if (!options.tune.empty()) {
-    tune(options, setting.model, batches.front(), setting.io, setting.choice, all.front().backend);
-    config.cuda.gemm_plans = options.tune;
-  }
   all.clear();  // its memory goes before that of the next ones comes
   all = contenders(setting, std::ranges::any_of(cases, is_attention), world, report.notes);
 
   report.tokens = batches.front().rows();
-  for (const BenchBatch& batch : batches) report.mixes.push_back(mix_of(batch));
+  for (const BenchBatch& batch : batches) {
+    std::vector<int32_t> lengths(batch.cu_seqlens.size());
+    std::adjacent_difference(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), lengths.begin());
+    lengths.erase(lengths.begin());  // 0, where the first sequence begins
+    report.mixes.push_back({batch.name, lengths});
+  }
   double largest_flops = 0;
   for (const OpCase& op : cases) largest_flops = std::max(largest_flops, op.flops);
   if (largest_flops > 0 && options.peak_tflops == 0) {
-    report.peak_flops_per_second = all.front().bench->gemm_roof(largest_flops, options.launches);
+    report.peak_flops_per_second = gemm_roof(*all.front().bench, largest_flops, options.launches);
   }
   report.rows = measure(cases, all, options.launches);
   if (prints_text(options.json)) std::cout << bench_text(report);
@@ -271,8 +257,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
        .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
                     "bertha bench kernels --op attention,linear_fwd --tokens 8192",
                     "bertha bench kernels --op attention --dump dump --repeats 5",
-                    "bertha bench kernels --config configs/models/base.yaml --dtype fp16",
-                    "bertha bench kernels --tune gemm_plans.txt --op linear_fwd"}});
+                    "bertha bench kernels --config configs/models/base.yaml --dtype fp16"}});
   KernelOptions& options = set_action<KernelOptions>(kernels, chosen, run_kernels);
   add_text(
       kernels, "--op", options.operations, "NAME[,..]",
@@ -289,8 +274,7 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
              "Roof of GEMMs (default: a large one, measured)", kAboveZero);
   add_number(kernels, "--peak-gbps", options.peak_gbps,
              "Roof of the rest (default: a plain copy of as many bytes, measured)", kAboveZero);
-  add_text(kernels, "--tune", options.tune, "FILE",
-           "First tune the GEMMs of the model on this GPU, and add them to this file");
+  add_text(kernels, "--tune", options.tune, "FILE", "Retired; names what serves instead");
   add_text(
       kernels, "--dump", options.dump, "DIR",
       "Folder for what went into and came out of attention with the model's dropout, a safetensors "

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "harness/comm/world.h"
+#include "kernels/base/device.h"
 #include "kernels/collectives.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "harness/comm/world.h"
+#include "kernels/base/device.h"
 #include "kernels/collectives.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "harness/comm/mpi_communicator.h"
+#include "kernels/base/device.h"
 #include "kernels/collectives.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

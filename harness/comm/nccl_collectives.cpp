@@ -10,8 +10,8 @@
 #include "harness/comm/nccl_check.h"
 #include "harness/comm/rank_board.h"
 #include "harness/comm/shard_check.h"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/handles.h"
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/handles.h"
 
 namespace bertha {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "kernels/base/device.h"
 #include "kernels/collectives.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

@@ -15,7 +15,8 @@
 #include "harness/config/build_info.h"
 #include "harness/doctor/neighbors.h"
 #include "kernels/base/seconds_since.h"
-#include "kernels/bench/op_bench.h"
+#include "kernels/bench/gemm_roof.h"
+#include "kernels/cpu/cpu_backend.h"
 
 namespace bertha {
 namespace {
@@ -39,12 +40,13 @@ constexpr int kLatencyReductions = 100;
 constexpr int64_t kOutputBytes = int64_t{64} << 20;
 
 double gemm_flops(Backend& backend, int threads, double flops, int64_t launches) {
-  OpBench bench({.device = backend.device.get(),
-                 .stream = backend.stream.get(),
-                 .ops = backend.ops.get(),
-                 .io = backend.device->has_io(DType::kBF16) ? DType::kBF16 : DType::kF32,
-                 .reference_threads = threads});
-  return bench.gemm_roof(flops, launches);
+  OpBench<Ops> bench({.device = backend.device.get(),
+                      .stream = backend.stream.get(),
+                      .ops = backend.ops.get(),
+                      .make_reference = make_cpu_ops,
+                      .io = backend.device->has_io(DType::kBF16) ? DType::kBF16 : DType::kF32,
+                      .reference_threads = threads});
+  return gemm_roof(bench, flops, launches);
 }
 
 /// Bytes per second from one buffer to the other.

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/base/device.h"
 #include "kernels/base/divide.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

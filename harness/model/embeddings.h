@@ -2,7 +2,7 @@
 
 #include "harness/model/activations.h"
 #include "harness/model/device_batch.h"
-#include "kernels/ops/common.h"
+#include "kernels/base/arguments.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

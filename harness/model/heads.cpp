@@ -2,8 +2,8 @@
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/gather_scatter.h"
-#include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear.h"
+#include "kernels/rows/ops/layer_norm.h"
 
 namespace bertha {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "harness/model/encoder_gemms.h"
-#include "kernels/device.h"
-#include "kernels/ops/common.h"
+#include "kernels/base/arguments.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 

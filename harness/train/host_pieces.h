@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/base/device.h"
 #include "kernels/base/view.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

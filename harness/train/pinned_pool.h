@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "data/pipeline/batch.h"
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 

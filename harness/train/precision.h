@@ -3,7 +3,7 @@
 #include <string>
 
 #include "harness/config/config.h"
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 

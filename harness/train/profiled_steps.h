@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/config/run_plan.h"
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 

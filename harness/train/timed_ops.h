@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

@@ -5,7 +5,7 @@
 #include <deque>
 #include <memory>
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 

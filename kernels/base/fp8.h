@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+
 #include "kernels/base/half.h"
 
 namespace bertha {
@@ -55,6 +57,21 @@ constexpr float to_float(Fp8E4M3 value) {
   // Its bits as those of a binary16 are those of the value times 2^-8, subnormals too.
   const Half scaled{static_cast<uint16_t>((value.bits & 0x80u) << 8 | magnitude << 7)};
   return to_float(scaled) * 256.0f;
+}
+
+/// data[index] = number, in a floating-point format, rounded to nearest even.
+inline void set_element(void* data, DType dtype, int64_t index, double number) {
+  const auto store = [&](auto value) {
+    std::memcpy(static_cast<char*>(data) + index * static_cast<int64_t>(sizeof(value)), &value,
+                sizeof(value));
+  };
+  if (dtype == DType::kF64) return store(number);
+  if (dtype == DType::kF32) return store(static_cast<float>(number));
+  if (dtype == DType::kF16) return store(to_half(number));
+  if (dtype == DType::kBF16) return store(to_bfloat16(number));
+  if (dtype == DType::kE4M3) return store(to_e4m3(number));
+  BERTHA_CHECK(dtype == DType::kE5M2, name(dtype), " is no floating-point format");
+  store(to_e5m2(number));
 }
 
 }  // namespace bertha

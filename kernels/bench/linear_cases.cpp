@@ -142,28 +142,6 @@ void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<Op
   for (const Layer& layer : layers) cases.push_back(linear_bwd_weight(layer));
 }
 
-std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& batch, DType io) {
-  std::vector<GemmShape> shapes;
-  for (const Layer& l : layers_of(model, batch)) {
-    const GemmShape shape{.kind = GemmKind::kForward,
-                          .dtype = io,
-                          .rows = l.rows,
-                          .inputs = l.inputs,
-                          .outputs = l.outputs};
-    // The first micro-batch of a step writes the weight gradient, those after it add to it.
-    GemmShape forward = shape, data = shape, weight = shape, more_weight = shape;
-    forward.bias = l.bias;
-    forward.activation = l.activation;
-    data.kind = GemmKind::kDataGradient;
-    data.activation = l.below;
-    data.accumulate = l.adds_dx;
-    weight.kind = more_weight.kind = GemmKind::kWeightGradient;
-    more_weight.accumulate = kAdd;
-    shapes.insert(shapes.end(), {forward, data, weight, more_weight});
-  }
-  return shapes;
-}
-
 void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
   BenchTensor x = rows.matrix("x", 2, 1);
   x.is_empty_beyond = true;

@@ -4,7 +4,6 @@
 
 #include "kernels/bench/case_parts.h"
 #include "kernels/ops/embedding.h"
-#include "kernels/ops/layer_norm.h"
 #include "kernels/ops/residual_ln.h"
 
 namespace bertha {
@@ -50,34 +49,6 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                              r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")},
                             backward);
   for (const size_t unread : {0, 2, 6}) op.tensors[unread].passes = 0;  // forward's
-  cases.push_back(std::move(op));
-}
-
-void add_layer_norm(const Rows& r, std::vector<OpCase>& cases) {
-  const auto forward = [](const OpCall& c) {
-    c.ops.run(LayerNormFwd{
-        .x = c[0], .gamma = c[1], .beta = c[2], .y = c[3], .mean = c[4], .rstd = c[5]});
-  };
-  cases.push_back({.operation = "layer_norm_fwd",
-                   .shape = r.text(),
-                   .tensors = {r.matrix("x", 1, 1), r.vector("gamma", 1), r.vector("beta", 1),
-                               r.result("y", 1), r.statistic("mean"), r.statistic("rstd")},
-                   .call = forward});
-  const auto backward = [](const OpCall& c) {
-    c.ops.run(LayerNormBwd{.dy = c[6],
-                           .x = c[0],
-                           .mean = c[4],
-                           .rstd = c[5],
-                           .gamma = c[1],
-                           .dx = c[7],
-                           .dgamma = c[8],
-                           .dbeta = c[9],
-                           .accumulate = kAdd});
-  };
-  OpCase op = backward_case(
-      cases.back(), "layer_norm_bwd",
-      {r.gradient(), r.result("dx", 1), r.row_sum("dgamma"), r.row_sum("dbeta")}, backward);
-  op.tensors[3].passes = 0;
   cases.push_back(std::move(op));
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/bench/case_parts.h"
+#include "kernels/rows/bench/layer_norm_cases.h"
 
 namespace bertha {
 namespace {

@@ -3,11 +3,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/bench/op_case.h"
 #include "kernels/base/sequence_group.h"
-#include "kernels/bench/op_case.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops_fwd.h"
 
 namespace bertha {
+
+using OpCall = BenchCall<Ops>;
+using OpCase = BenchCase<Ops>;
 
 /// Sizes of a BERT, in elements.
 struct BenchModel {
@@ -48,8 +51,5 @@ std::vector<OpCase> attention_cases(const BenchModel& model, const BenchBatch& b
                                     float dropout);
 /// The dropout site of attention in these cases.
 inline constexpr uint32_t kBenchDropoutSite = 3;
-
-/// The GEMMs of a training step at the shapes of a batch, each once.
-std::vector<GemmShape> model_gemms(const BenchModel& model, const BenchBatch& batch, DType io);
 
 }  // namespace bertha

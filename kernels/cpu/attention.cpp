@@ -3,10 +3,10 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/dropout.h"
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/dropout.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/attention.h"
 

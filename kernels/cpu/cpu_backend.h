@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "kernels/cpu/cpu_devices.h"
+#include "kernels/base/cpu/cpu_devices.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

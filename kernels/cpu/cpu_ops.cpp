@@ -1,5 +1,5 @@
+#include "kernels/base/cpu/cpu_op_set.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_op_set.h"
 #include "kernels/cpu/gemm.h"
 
 namespace bertha {

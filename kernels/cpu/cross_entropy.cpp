@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/ops/cross_entropy.h"
 

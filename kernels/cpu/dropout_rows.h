@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/dropout.h"
-#include "kernels/cpu/worker_pool.h"
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/dropout.h"
+#include "kernels/base/cpu/worker_pool.h"
 
 namespace bertha {
 

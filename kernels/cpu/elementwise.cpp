@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/element_types.h"
-#include "kernels/cpu/operations.h"
+#include "kernels/base/cpu/element_types.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
 

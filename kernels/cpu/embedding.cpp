@@ -2,10 +2,10 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/cpu/column_sums.h"
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/operations.h"
+#include "kernels/base/cpu/row_norm.h"
 #include "kernels/cpu/dropout_rows.h"
-#include "kernels/cpu/operations.h"
-#include "kernels/cpu/row_norm.h"
 #include "kernels/ops/embedding.h"
 
 namespace bertha {

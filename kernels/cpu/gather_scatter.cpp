@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/cpu/operations.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/ops/gather_scatter.h"
 
 namespace bertha {

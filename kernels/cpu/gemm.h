@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "kernels/cpu/worker_pool.h"
+#include "kernels/base/cpu/worker_pool.h"
 
 namespace bertha {
 

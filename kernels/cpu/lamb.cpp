@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/operations.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
 

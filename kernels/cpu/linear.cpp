@@ -1,10 +1,10 @@
 #include <vector>
 
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/base/fp8.h"
 #include "kernels/cpu/activations.h"
-#include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {

@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/base/fp8.h"
 #include "kernels/cpu/activations.h"
-#include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/operations.h"
 #include "kernels/ops/scale_rules.h"
 
 namespace bertha {

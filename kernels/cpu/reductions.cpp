@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "kernels/cpu/operations.h"
+#include "kernels/base/cpu/operations.h"
 #include "kernels/ops/reductions.h"
 
 namespace bertha {

@@ -1,8 +1,8 @@
 #include "kernels/ops/residual_ln.h"
-#include "kernels/cpu/column_sums.h"
+#include "kernels/base/cpu/column_sums.h"
+#include "kernels/base/cpu/operations.h"
+#include "kernels/base/cpu/row_norm.h"
 #include "kernels/cpu/dropout_rows.h"
-#include "kernels/cpu/operations.h"
-#include "kernels/cpu/row_norm.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {

@@ -10,12 +10,12 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/block_reduce.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/block_reduce.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/ops/cross_entropy.h"
 
 namespace bertha {

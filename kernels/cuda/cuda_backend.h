@@ -1,12 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "kernels/cuda/cuda_devices.h"
+#include "kernels/base/cuda/cuda_devices.h"
 #include "kernels/cuda/cuda_options.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/gemm_shape.h"
@@ -44,15 +41,5 @@ bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& ca
 /// Under auto the library has its reason: "library (slower: sums over 312 indices, want ...)".
 /// Error(kUsage) with a sentence where options.gelu_gemms names kernels that cannot serve.
 std::string gelu_gemms(Device& device, const CudaOptions& options, const FeedForward& model);
-
-/// Times the library's algorithms for each shape on random data, checks what each computes, and
-/// writes the fastest to the file `path` (what else the file has of this GPU model and library
-/// version stays). `progress` is called after each shape.
-///
-/// Blocks    about three seconds per shape; nothing else should use the device.
-/// Errors    Error(kMemory); Error(kEnvironment) when the file cannot be written.
-void tune_gemms(Device& device, Stream& stream, std::span<const GemmShape> shapes,
-                const std::string& path,
-                const std::function<void(const GemmShape&, const GemmTuning&)>& progress);
 
 }  // namespace bertha

@@ -1,7 +1,7 @@
+#include "kernels/base/cuda/cuda_op_set.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_op_set.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/ops/gemm_shape.h"
@@ -16,8 +16,6 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
   ops->context().state<SideStreams>();
   return ops;
 }
-
-bool runs_sm90a_kernels(Device& device) { return as_cuda(device).kernels() == KernelSet::kSm90a; }
 
 CudaOptions options_on(Device& device, const CudaOptions& options) {
   return options_for(as_cuda(device).kernels(), options);

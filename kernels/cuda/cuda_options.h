@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cuda/kernel_set.h"
+#include "kernels/base/cuda/kernel_set.h"
 
 namespace bertha {
 

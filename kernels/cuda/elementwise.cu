@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
 

@@ -9,11 +9,11 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/cuda/lamb_chunks.h"
-#include "kernels/cuda/operations.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/lamb_rules.h"
 

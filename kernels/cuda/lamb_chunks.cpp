@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/base/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/base/cuda/cuda_context.h"
 #include "kernels/ops/lamb_state.h"
 
 namespace bertha {

@@ -17,14 +17,14 @@
 
 #include <span>
 
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/column_sums.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/fp8.cuh"
+#include "kernels/base/cuda/operations.h"
 #include "kernels/base/divide.h"
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/fp8.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/operations.h"
 
 namespace bertha {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <cub/device/device_reduce.cuh>
 
-#include "kernels/cuda/common/types.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/types.cuh"
 #include "kernels/ops/reductions.h"
 
 namespace bertha {

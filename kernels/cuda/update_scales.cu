@@ -1,9 +1,9 @@
 // The scales of the next step's fp8 matrices from the maxima of this one's: one block, a thread per
 // matrix, of which a model has a few hundred. Bound by its launch.
 
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/types.cuh"
-#include "kernels/cuda/operations.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/types.cuh"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/scale_rules.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/ops/attention.h"
 
-#include "kernels/ops/check.h"
+#include "kernels/base/check.h"
 
 namespace bertha {
 namespace {

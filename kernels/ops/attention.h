@@ -2,8 +2,8 @@
 
 #include <span>
 
+#include "kernels/base/arguments.h"
 #include "kernels/base/sequence_group.h"
-#include "kernels/ops/common.h"
 
 namespace bertha {
 

@@ -1,6 +1,6 @@
 #include "kernels/ops/elementwise.h"
 
-#include "kernels/ops/check.h"
+#include "kernels/base/check.h"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {

@@ -1,6 +1,6 @@
 #include "kernels/ops/embedding.h"
 
-#include "kernels/ops/check_norm.h"
+#include "kernels/base/check_norm.h"
 
 namespace bertha {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/ops/common.h"
+#include "kernels/base/arguments.h"
 
 namespace bertha {
 

@@ -32,12 +32,4 @@ struct FeedForward {
   bool fp8 = false;  // the blocks' GEMMs multiply fp8, and round the GELU and its gradient to it
 };
 
-/// The result of tuning one GEMM.
-struct GemmTuning {
-  int candidates = 0;     // 0: the library has no algorithm for this shape
-  int wrong = 0;          // candidates that failed, or computed something else
-  double first_us = 0.0;  // the library's first choice
-  double tuned_us = 0.0;  // the fastest
-};
-
 }  // namespace bertha

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "kernels/ops/common.h"
+#include "kernels/base/arguments.h"
 #include "kernels/ops/lamb_state.h"
 
 namespace bertha {

@@ -1,6 +1,6 @@
 #include "kernels/ops/residual_ln.h"
 
-#include "kernels/ops/check_norm.h"
+#include "kernels/base/check_norm.h"
 
 namespace bertha {
 

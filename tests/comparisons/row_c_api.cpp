@@ -3,13 +3,13 @@
 #include <memory>
 #include <string>
 
+#include "kernels/base/device.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_row_ops.h"
-#include "kernels/device.h"
-#include "kernels/ops/batch_norm_relu.h"
-#include "kernels/ops/layer_norm.h"
-#include "kernels/ops/prelu.h"
-#include "kernels/ops/softmax.h"
+#include "kernels/rows/cuda/cuda_row_ops.h"
+#include "kernels/rows/ops/batch_norm_relu.h"
+#include "kernels/rows/ops/layer_norm.h"
+#include "kernels/rows/ops/prelu.h"
+#include "kernels/rows/ops/softmax.h"
 
 // The kernels of bertha_bench_rows for a program that has its own memory and its own stream, in
 // C: row_peers.py calls them through ctypes on PyTorch's tensors. io is f16 throughout; pointers
@@ -52,7 +52,7 @@ View io(void* data, int64_t rows, int64_t columns) {
 View io(void* data, int64_t elements) { return View(data, DType::kF16, {elements}); }
 View f32(void* data, int64_t elements) { return View(data, DType::kF32, {elements}); }
 
-/// N, C and S of kernels/ops/prelu.h.
+/// N, C and S of kernels/rows/ops/prelu.h.
 struct Images {
   int64_t outer;
   int64_t channels;

@@ -80,7 +80,7 @@ class RowLibrary:
 
     @staticmethod
     def extents(n, c, side, last):
-        """N, C and S of kernels/ops/prelu.h."""
+        """N, C and S of kernels/rows/ops/prelu.h."""
         return (n * side * side, c, 1) if last else (n, c, side * side)
 
     def prelu(self, n, c, side, last):

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/base/sequence_group.h"
+#include "kernels/base/testing/naive_dropout.h"
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/naive_attention.h"
-#include "tests/kernels/naive_dropout.h"
 
 namespace bertha::testing {
 

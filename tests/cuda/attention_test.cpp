@@ -8,8 +8,8 @@
 #include <map>
 
 #include "kernels/base/dropout_bits.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/cuda/attention_reference.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "kernels/base/testing/tolerance.h"
 #include "tests/cuda/expect_each_close.h"
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/naive_cross_entropy.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

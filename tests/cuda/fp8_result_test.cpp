@@ -7,10 +7,10 @@
 
 #include <bit>
 
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/residual_ln.h"
 #include "tests/cuda/gpu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/cuda/linear_case.h"
-#include "tests/support/error_of.h"
 #include "tests/support/exact_gelu.h"
 
 namespace bertha::testing {

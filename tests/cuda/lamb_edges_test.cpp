@@ -3,9 +3,9 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/cuda/lamb_chunks.h"
 #include "tests/cuda/lamb_shard_gpu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/linear.h"
 #include "tests/cuda/gpu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 

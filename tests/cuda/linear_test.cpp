@@ -95,34 +95,38 @@ ParameterGradients weight_gradient(const TestBackend& backend, const Case& c, DT
   return {.weight = dweight.floats(), .bias = dbias.floats()};
 }
 
+void expect_weight_gradient(const Case& c, DType dtype, Accumulate accumulate,
+                            const TestBackend& backend) {
+  const Shape& shape = c.shape;
+  const bool adds = accumulate == Accumulate::kYes;
+  const ParameterGradients before =
+      adds ? ParameterGradients{.weight = rounded_to(
+                                    dtype, random_tensor({shape.outputs, shape.inputs}, 7)),
+                                .bias = c.bias}
+           : ParameterGradients{.weight = garbage_tensor({shape.outputs, shape.inputs}),
+                                .bias = garbage_tensor({shape.outputs})};
+  const ParameterGradients want = weight_gradient(cpu(), c, DType::kF32, before, true, accumulate);
+  const ParameterGradients got = weight_gradient(backend, c, dtype, before, true, accumulate);
+  const auto bounds = [&](const HostTensor<float>& values, const HostTensor<float>& old,
+                          double largest) {
+    std::vector<double> bound;
+    for (int64_t i = 0; i < values.elements(); ++i) {
+      bound.push_back(Case::product_error(shape.rows, largest) + 4 * tolerance::kRoundF32 +
+                      sum_rounding(dtype, values[i], adds ? old[i] : values[i]));
+    }
+    return bound;
+  };
+  const std::string what = concat(text(shape, dtype), adds ? " add" : " overwrite");
+  expect_within(got.weight, want.weight, bounds(want.weight, before.weight, 4.0),
+                "dweight " + what);
+  expect_within(got.bias, want.bias, bounds(want.bias, want.bias, 2.0), "dbias " + what);
+}
+
 TEST(CudaLinear, WeightAndBiasGradientsMatchTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {
-      const Case c(shape, dtype);
       for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
-        const bool adds = accumulate == Accumulate::kYes;
-        const ParameterGradients before =
-            adds ? ParameterGradients{.weight = rounded_to(
-                                          dtype, random_tensor({shape.outputs, shape.inputs}, 7)),
-                                      .bias = c.bias}
-                 : ParameterGradients{.weight = garbage_tensor({shape.outputs, shape.inputs}),
-                                      .bias = garbage_tensor({shape.outputs})};
-        const ParameterGradients want =
-            weight_gradient(cpu(), c, DType::kF32, before, true, accumulate);
-        const ParameterGradients got = weight_gradient(gpu(), c, dtype, before, true, accumulate);
-        const auto bounds = [&](const HostTensor<float>& values, const HostTensor<float>& old,
-                                double largest) {
-          std::vector<double> bound;
-          for (int64_t i = 0; i < values.elements(); ++i) {
-            bound.push_back(Case::product_error(shape.rows, largest) + 4 * tolerance::kRoundF32 +
-                            sum_rounding(dtype, values[i], adds ? old[i] : values[i]));
-          }
-          return bound;
-        };
-        const std::string what = concat(text(shape, dtype), adds ? " add" : " overwrite");
-        expect_within(got.weight, want.weight, bounds(want.weight, before.weight, 4.0),
-                      "dweight " + what);
-        expect_within(got.bias, want.bias, bounds(want.bias, want.bias, 2.0), "dbias " + what);
+        expect_weight_gradient(Case(shape, dtype), dtype, accumulate, gpu());
       }
     }
   }
@@ -265,59 +269,28 @@ class CudaGemmTuning : public ::testing::Test {
   CapturedLog log;
 };
 
-TEST_F(CudaGemmTuning, KeepsAnAlgorithmThatComputesEveryProduct) {
-  std::vector<GemmShape> shapes;
-  for (const DType dtype : kIoTypes) {
-    const GemmShape base{
-        .kind = GemmKind::kForward, .dtype = dtype, .rows = 512, .inputs = 256, .outputs = 384};
-    shapes.push_back(base);
-    shapes.push_back(base);
-    shapes.back().bias = true;
-    shapes.back().activation = Activation::kGeluTanh;
-    shapes.push_back(base);
-    shapes.back().kind = GemmKind::kDataGradient;
-    shapes.back().activation = Activation::kGeluTanh;
-    shapes.push_back(base);
-    shapes.back().kind = GemmKind::kWeightGradient;
-    shapes.back().accumulate = Accumulate::kYes;
+TEST_F(CudaGemmTuning, KeepsAlgorithmsThatComputeEveryProduct) {
+  const auto expect_right = [](const TestBackend& backend, int64_t rows) {
+    for (const DType dtype : kIoTypes) {
+      const Case c({rows, 256, 384}, dtype);
+      expect_forward(c, true, Activation::kGeluTanh, backend);
+      expect_forward(c, false, Activation::kNone, backend);
+      for (const Activation below : {Activation::kNone, Activation::kGeluTanh}) {
+        expect_data_gradient(c, below, backend);
+      }
+      expect_weight_gradient(c, dtype, Accumulate::kYes, backend);
+    }
+  };
+  expect_right(make_gpu({.gemm_plans_path = path, .tune_gemms = true}), 512);
+  for (const std::string& line : log.texts()) {
+    EXPECT_THAT(line, ::testing::HasSubstr("0 faster ones wrong"));
   }
-  for (const GemmShape& shape : std::vector<GemmShape>(shapes)) {
-    if (!runs_sm90a_kernels(*gpu().device)) break;           // no fp8
-    if (shape.dtype == DType::kF32 && shape.bias) continue;  // the same GEMM as without
-    GemmShape& fp8 = shapes.emplace_back(shape);
-    fp8.a_dtype = DType::kE4M3;
-    fp8.b_dtype = shape.kind == GemmKind::kForward ? DType::kE4M3 : DType::kE5M2;
-    fp8.fast_accumulate = shape.dtype == DType::kBF16;
-  }
-  size_t tuned = 0;
-  tune_gemms(*gpu().device, *gpu().stream, shapes, path,
-             [&](const GemmShape& shape, const GemmTuning& result) {
-               EXPECT_EQ(shape.dtype, shapes[tuned].dtype);
-               ++tuned;
-               EXPECT_GE(result.candidates, 1);
-               EXPECT_EQ(result.wrong, 0);
-               EXPECT_GT(result.tuned_us, 0.0);
-               EXPECT_LE(result.tuned_us, result.first_us);
-             });
-  EXPECT_EQ(tuned, shapes.size());
-  EXPECT_NE(file().find(concat("end ", shapes.size())), std::string::npos) << file();
+  EXPECT_THAT(log.texts(), ::testing::SizeIs(::testing::Ge(9)));
 
   // Exactly tuned, nearby, and too far away from what was tuned.
   const TestBackend loaded = make_gpu({.gemm_plans_path = path});
-  for (const int64_t rows : {512, 300, 1000, 3}) {
-    for (const DType dtype : kIoTypes) {
-      const Case c({rows, 256, 384}, dtype);
-      expect_forward(c, true, Activation::kGeluTanh, loaded);
-      expect_forward(c, false, Activation::kNone, loaded);
-    }
-  }
+  for (const int64_t rows : {512, 300, 1000, 3}) expect_right(loaded, rows);
   EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
-
-  // Another shape is added to the file, the rest stays.
-  const GemmShape more{
-      .kind = GemmKind::kForward, .dtype = DType::kBF16, .rows = 256, .inputs = 64, .outputs = 64};
-  tune_gemms(*gpu().device, *gpu().stream, {&more, 1}, path, [](const auto&, const auto&) {});
-  EXPECT_NE(file().find(concat("end ", shapes.size() + 1)), std::string::npos) << file();
 }
 
 TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
@@ -326,12 +299,11 @@ TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
     const TestBackend tuning = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
     expect_forward(c, true, Activation::kGeluTanh, tuning);
     const std::string first = file();
-    EXPECT_NE(first.find("end 1"), std::string::npos) << first;
     expect_forward(Case({72, 128, 256}, DType::kBF16), true, Activation::kGeluTanh,
                    tuning);  // nearby
     EXPECT_EQ(file(), first);
     expect_forward(Case({200, 128, 256}, DType::kBF16), true, Activation::kGeluTanh, tuning);
-    EXPECT_NE(file().find("end 2"), std::string::npos) << file();
+    EXPECT_GT(file().size(), first.size());
   }
   const std::string saved = file();
   const TestBackend again = make_gpu({.gemm_plans_path = path, .tune_gemms = true});

@@ -1,6 +1,6 @@
 #include "tests/cuda/paired_adds.h"
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/base/cuda/cuda_check.h"
 #include "kernels/cuda/embedding/paired_atomic_add.cuh"
 
 namespace bertha::testing {

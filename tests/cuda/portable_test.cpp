@@ -18,10 +18,8 @@ constexpr FeedForward kBlocks{.io = DType::kBF16,
 
 /// A device that portable kernels were asked for, on any GPU.
 TestBackend portable_gpu() {
-  TestBackend made{.device = make_cuda_device(0, CudaKernels::kPortable),
-                   .stream = nullptr,
-                   .ops = nullptr,
-                   .row_ops = nullptr};
+  TestBackend made;
+  made.device = make_cuda_device(0, CudaKernels::kPortable);
   made.stream = made.device->make_stream();
   made.ops = make_cuda_ops(*made.device, *made.stream, {});
   return made;

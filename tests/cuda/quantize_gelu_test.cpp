@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "kernels/base/half.h"
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/quantize.h"
 #include "tests/cuda/gpu.h"
 #include "tests/support/exact_gelu.h"
 #include "tests/support/fp8_case.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/testing/tolerance.h"
 #include "tests/cuda/gpu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

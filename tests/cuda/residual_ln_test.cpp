@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/base/testing/naive_dropout.h"
+#include "kernels/base/testing/tolerance.h"
+#include "kernels/rows/tests/naive_layer_norm.h"
 #include "tests/cuda/gpu.h"
-#include "tests/kernels/naive_dropout.h"
-#include "tests/kernels/naive_layer_norm.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

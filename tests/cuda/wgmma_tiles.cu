@@ -1,8 +1,8 @@
 #include "tests/cuda/wgmma_tiles.h"
 
+#include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/cuda_check.h"
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
+#include "kernels/base/testing/error_of.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "kernels/base/dropout_bits.h"
-#include "tests/kernels/backward_checks.h"
+#include "kernels/base/testing/backward_checks.h"
+#include "kernels/base/testing/expect_close.h"
+#include "kernels/base/testing/finite_difference.h"
+#include "kernels/base/testing/run_on_cpu.h"
 #include "tests/kernels/naive_attention.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/expect_close.h"
-#include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {

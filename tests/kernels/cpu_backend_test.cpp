@@ -10,10 +10,10 @@
 #include <fstream>
 #include <iostream>
 
+#include "kernels/base/testing/error_of.h"
+#include "kernels/base/testing/host_tensor.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/gather_scatter.h"
-#include "tests/support/error_of.h"
-#include "tests/support/host_tensor.h"
 
 // Let an impossible allocation return null under the sanitizers, as it does without.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "kernels/base/testing/expect_close.h"
+#include "kernels/base/testing/finite_difference.h"
+#include "kernels/base/testing/run_on_cpu.h"
 #include "tests/kernels/naive_cross_entropy.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/expect_close.h"
-#include "tests/support/finite_difference.h"
 
 namespace bertha {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/dropout_bits.h"
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/lamb_rules.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/dropout.h"
+#include "kernels/base/cpu/dropout.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/base/dropout_bits.h"
-#include "tests/support/host_tensor.h"
+#include "kernels/base/testing/host_tensor.h"
 
 namespace bertha {
 namespace {

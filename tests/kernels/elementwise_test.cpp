@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/half.h"
+#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/testing/run_on_cpu.h"
 #include "kernels/ops/lamb.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/host_tensor.h"
 
 namespace bertha {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/cpu/operations.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/host_tensor.h"
+#include "kernels/base/cpu/operations.h"
+#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/testing/run_on_cpu.h"
 
 namespace bertha {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/support/exact_gelu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/gpu_failure.h"
+#include "kernels/base/cuda/gpu_failure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

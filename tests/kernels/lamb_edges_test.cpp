@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/testing/validation_checks.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/kernels/validation_checks.h"
 
 namespace bertha::testing {
 namespace {

@@ -5,11 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/reductions.h"
 #include "tests/kernels/lamb_shard.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

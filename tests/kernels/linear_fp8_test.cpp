@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/fp8.h"
+#include "kernels/base/testing/expect_close.h"
+#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/linear.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/expect_close.h"
-#include "tests/support/host_tensor.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "tests/kernels/backward_checks.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/expect_close.h"
+#include "kernels/base/testing/backward_checks.h"
+#include "kernels/base/testing/expect_close.h"
+#include "kernels/base/testing/run_on_cpu.h"
 
 namespace bertha {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/support/host_tensor.h"
+#include "kernels/base/testing/host_tensor.h"
 
 namespace bertha {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
+#include "kernels/base/testing/error_of.h"
+#include "kernels/base/testing/run_on_cpu.h"
 #include "kernels/cpu/activations.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/error_of.h"
 #include "tests/support/fp8_case.h"
 
 namespace bertha {

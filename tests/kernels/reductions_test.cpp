@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/tolerance.h"
+#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/testing/tolerance.h"
 
 namespace bertha {
 namespace {

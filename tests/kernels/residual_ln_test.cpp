@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/kernels/backward_checks.h"
-#include "tests/kernels/naive_dropout.h"
-#include "tests/kernels/naive_layer_norm.h"
-#include "tests/kernels/run_on_cpu.h"
-#include "tests/support/expect_close.h"
+#include "kernels/base/testing/backward_checks.h"
+#include "kernels/base/testing/expect_close.h"
+#include "kernels/base/testing/naive_dropout.h"
+#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/rows/tests/naive_layer_norm.h"
 
 namespace bertha {
 namespace {

@@ -1,14 +1,14 @@
 #include <limits>
 
+#include "kernels/base/testing/validation_checks.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/gather_scatter.h"
-#include "kernels/ops/layer_norm.h"
 #include "kernels/ops/linear_quantize.h"
 #include "kernels/ops/residual_ln.h"
-#include "tests/kernels/validation_checks.h"
+#include "kernels/rows/ops/layer_norm.h"
 
 namespace bertha {
 namespace {

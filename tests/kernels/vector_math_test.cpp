@@ -7,7 +7,7 @@
 #include <limits>
 #include <numbers>
 
-#include "tests/support/tolerance.h"
+#include "kernels/base/testing/tolerance.h"
 
 namespace bertha {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/worker_pool.h"
+#include "kernels/base/cpu/worker_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

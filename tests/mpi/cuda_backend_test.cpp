@@ -6,8 +6,8 @@
 
 #include "harness/backend.h"
 #include "harness/comm/binding.h"
+#include "kernels/base/testing/error_of.h"
 #include "kernels/ops/elementwise.h"
-#include "tests/support/error_of.h"
 #include "tests/support/mpi_main.h"
 
 namespace bertha {

@@ -7,12 +7,12 @@
 #include <span>
 
 #include "harness/comm/grouped_collectives.h"
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/mpi/pretended_nodes.h"
 #include "tests/support/mpi_main.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -8,17 +8,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/column_sums.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/types.cuh"
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/chosen_options.h"
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/types.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/operations.h"
 #include "kernels/ops/attention.h"
 
 namespace bertha {

@@ -8,8 +8,8 @@
 // Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 204 us. Variants:
 //           kernels/measured/attention.md.
 
+#include "kernels/base/cuda/dropout.cuh"
 #include "kernels/cuda/attention/launch.cuh"
-#include "kernels/cuda/common/dropout.cuh"
 
 namespace bertha {
 namespace {

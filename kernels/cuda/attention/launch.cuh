@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/cuda/attention/tile.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
 
 namespace bertha {
 

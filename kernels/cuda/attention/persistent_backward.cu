@@ -30,10 +30,10 @@
 
 #include <cmath>
 
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/cuda/attention/persistent_backward_consumer.cuh"
 #include "kernels/cuda/attention/persistent_backward_producer.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/cuda_check.h"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {

@@ -14,10 +14,10 @@
 //                                        ahead of 1 by one tile at most and never behind
 //   kWarpgroupBarrier + warpgroup        (bar.sync) dS of a tile is free; dS of a tile is stored
 
+#include "kernels/base/cuda/barrier.cuh"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
-#include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha::backward {

@@ -2,8 +2,8 @@
 
 // The consumer warpgroups of persistent_backward.cu.
 
+#include "kernels/base/cuda/dropout.cuh"
 #include "kernels/cuda/attention/persistent_backward.cuh"
-#include "kernels/cuda/common/dropout.cuh"
 
 namespace bertha::backward {
 

@@ -25,11 +25,11 @@
 // Figure    BERT-large, 96 Wikipedia sequences, dropout 0.1, one H200: 123 us, where exponentials
 //           alone take 45 and the bytes 47. Variants: kernels/measured/attention.md.
 
+#include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/persistent_forward.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 

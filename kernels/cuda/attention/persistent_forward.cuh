@@ -3,10 +3,10 @@
 // What a warp of persistent_forward.cu computes for its 16 queries. GEMMs are issued by the
 // warpgroup, the rest is the warp's own.
 
+#include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/dropout.cuh"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
-#include "kernels/cuda/common/dropout.cuh"
-#include "kernels/cuda/tensor_core/barrier.cuh"
 #include "kernels/cuda/tensor_core/wgmma.cuh"
 
 namespace bertha::forward {

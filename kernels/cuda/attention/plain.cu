@@ -3,11 +3,11 @@
 // row for the scores, then a lane per column for the sums. Simple, not fast: every warp reads all
 // rows again. No atomics; the order of every sum is fixed.
 
+#include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/launch.cuh"
-#include "kernels/cuda/common/block_reduce.cuh"
 
 namespace bertha {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/base/cuda/cuda_check.h"
 
 namespace bertha {
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/base/cuda/cuda_context.h"
 
 namespace bertha {
 

@@ -4,10 +4,10 @@
 //
 // Bound by  latency: 1,024 tokens in 4 sequences, 16 heads, are some 10 MB and 300 blocks.
 
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
 
 namespace bertha {
 namespace {

@@ -5,8 +5,8 @@
 // counter, so that short items at the end even out the load. A sequence is one part, or several
 // where whole sequences would leave SMs idle.
 
+#include "kernels/base/cuda/reduce.cuh"
 #include "kernels/cuda/attention/kernels.h"
-#include "kernels/cuda/common/reduce.cuh"
 
 namespace bertha {
 

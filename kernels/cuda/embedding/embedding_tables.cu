@@ -14,10 +14,10 @@
 
 #include "kernels/cuda/embedding/embedding_tables.h"
 
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/base/divide.h"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
 
 namespace bertha {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/cuda_context.h"
+#include "kernels/base/cuda/cuda_context.h"
 
 namespace bertha {
 

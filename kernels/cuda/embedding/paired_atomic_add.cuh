@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cuda/common/types.cuh"
+#include "kernels/base/cuda/types.cuh"
 
 namespace bertha {
 

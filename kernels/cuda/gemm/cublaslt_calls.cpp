@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "kernels/base/cuda/cuda_check.h"
 #include "kernels/base/error.h"
-#include "kernels/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {

@@ -24,10 +24,11 @@
 //           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
 //           kernels/measured/gemm.md.
 
-#include "kernels/cuda/common/vec.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
+#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {

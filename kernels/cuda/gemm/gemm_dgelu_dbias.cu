@@ -25,14 +25,15 @@
 
 #include <algorithm>
 
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/column_sums.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/cuda/chosen_options.h"
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/tensor_core/barrier.cuh"
+#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 #include "kernels/cuda/tensor_core/wgmma_wide.cuh"

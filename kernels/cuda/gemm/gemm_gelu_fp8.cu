@@ -19,11 +19,12 @@
 // Figure    T = 24,576, K = 1,024, N = 4,096, in a step on an H200 at its power limit: 222 us
 //           forward and 257 backward; the library takes 150 to 156 for as large GEMMs.
 
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/fp8.cuh"
+#include "kernels/base/cuda/column_sums.cuh"
+#include "kernels/base/cuda/fp8.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
 #include "kernels/cuda/gemm/gemm_gelu_stages.cuh"
 #include "kernels/cuda/gemm/linear_kernels.h"
+#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/cuda/tensor_core/tensor_map.h"
 
 namespace bertha {

@@ -10,11 +10,12 @@
 
 #include <algorithm>
 
+#include "kernels/base/cuda/cluster.cuh"
+#include "kernels/base/cuda/cuda_context.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/cuda/chosen_options.h"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
-#include "kernels/cuda/tensor_core/cluster.cuh"
+#include "kernels/cuda/tensor_core/mma.cuh"
 #include "kernels/cuda/tensor_core/pipeline_state.cuh"
 #include "kernels/cuda/tensor_core/wgmma_wide.cuh"
 

@@ -37,13 +37,13 @@ struct GemmKey {
   DType b_dtype = dtype;
   GemmEpilogue epilogue;
   Accumulate accumulate;
-  int64_t rows;                  // T
-  int64_t inputs;                // K
-  int64_t outputs;               // N
-  int matrix_alignment;          // bytes, of the least aligned matrix, up to kFullAlignmentBytes
-  int bias_alignment;            // bytes, likewise; the full one without bias
-  int sm_count;                  // planned for; 0 = all
-  bool fast_accumulate = false;  // fp8: sums stay in tensor cores, which keep 14 bits
+  int64_t rows;                 // T
+  int64_t inputs;               // K
+  int64_t outputs;              // N
+  int matrix_alignment;         // bytes, of the least aligned matrix, up to kFullAlignmentBytes
+  int bias_alignment;           // bytes, likewise; the full one without bias
+  int sm_count;                 // planned for; 0 = all
+  uint8_t fast_accumulate = 0;  // fp8: 1 = sums stay in tensor cores, which keep 14 bits
   auto operator<=>(const GemmKey&) const = default;
 };
 
@@ -52,7 +52,6 @@ using GemmAlgorithm = std::array<uint64_t, 8>;
 
 struct TunedGemm {
   GemmAlgorithm algorithm;
-  double us;  // when it was tuned
   bool operator==(const TunedGemm&) const = default;
 };
 using TunedGemms = std::map<GemmKey, TunedGemm>;

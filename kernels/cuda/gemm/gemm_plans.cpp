@@ -4,9 +4,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/handles.h"
 #include "kernels/base/log.h"
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/handles.h"
 #include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
@@ -15,6 +15,7 @@ namespace {
 // The library asks for 32 MiB on Hopper; the rest is room for f32 partial sums of split-k GEMMs.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int kFirstChoices = 8;  // one that runs is among them
+constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm serves GEMMs of up to a quarter more or fewer rows. Of twice as many, at 2,048
 // tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
@@ -135,19 +136,18 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
   }
 }
 
-GemmPlans::GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options)
-    : device_(device),
-      stream_(stream),
-      workspace_(device.allocate(kWorkspaceBytes)),
-      origin_(origin_of(device)),
-      save_path_(options.tune_gemms ? options.gemm_plans_path : ""),
-      tune_on_first_use_(options.tune_gemms) {
+GemmPlans::GemmPlans(const CudaContext& context)
+    : device_(context.device),
+      stream_(context.stream),
+      workspace_(device_.allocate(kWorkspaceBytes)),
+      origin_(origin_of(device_)),
+      path_(chosen_options(context).gemm_plans_path),
+      tune_on_first_use_(chosen_options(context).tune_gemms) {
   cublasLtHandle_t made = nullptr;
   BERTHA_CUBLAS_CHECK(cublasLtCreate(&made));
   handle_.reset(made);
-  const std::string& path = options.gemm_plans_path;
-  const bool to_be_made = options.tune_gemms && !std::filesystem::exists(path);
-  if (!path.empty() && !to_be_made) tuned_ = load_tuned_gemms(path, origin_);
+  const bool to_be_made = tune_on_first_use_ && !std::filesystem::exists(path_);
+  if (!path_.empty() && !to_be_made) tuned_ = load_tuned_gemms(path_, origin_);
 }
 
 const GemmPlan* GemmPlans::find(const GemmKey& key) {
@@ -159,19 +159,11 @@ const GemmPlan* GemmPlans::find(const GemmKey& key) {
 std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
   GemmPlan plan(key);
   if (const TunedGemm* tuned = nearest(key); tuned != nullptr && use(*tuned, plan)) return plan;
-  if (tune_on_first_use_) {
-    const GemmTuning result = tune(key);
-    if (result.candidates == 0) return std::nullopt;
-    log_line(LogLevel::kInfo,
-             concat("tuned a GEMM with T = ", key.rows, ", K = ", key.inputs, ", N = ", key.outputs,
-                    ": ", result.first_us, " us to ", result.tuned_us, " us, ", result.candidates,
-                    " algorithms, ", result.wrong, " of them wrong"));
-    if (!save_path_.empty()) save(save_path_);
-    if (use(tuned_.at(key), plan)) return plan;
-  }
-  const std::vector<cublasLtMatmulAlgo_t> choices = heuristics(plan, kFirstChoices);
+  const std::vector<cublasLtMatmulAlgo_t> choices =
+      heuristics(plan, tune_on_first_use_ ? kAllChoices : kFirstChoices);
   if (choices.empty()) return std::nullopt;
   plan.algorithm = choices.front();
+  if (tune_on_first_use_) tune(plan, choices);
   return plan;
 }
 

@@ -3,10 +3,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "kernels/base/cuda/cuda_context.h"
 #include "kernels/cuda/chosen_options.h"
-#include "kernels/cuda/cuda_context.h"
 #include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gemm/gemm_key.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
@@ -74,23 +75,15 @@ struct GemmOperands {
 /// Waits     only where it tunes.
 class GemmPlans {
  public:
-  explicit GemmPlans(const CudaContext& context)
-      : GemmPlans(context.device, context.stream, chosen_options(context)) {}
-  GemmPlans(CudaDevice& device, cudaStream_t stream, const CudaOptions& options);
+  explicit GemmPlans(const CudaContext& context);
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;
 
-  /// Null where the library has no algorithm for the key. Valid until the next tune.
+  /// Null where the library has no algorithm for the key.
   const GemmPlan* find(const GemmKey& key);
 
   /// Enqueues the GEMM.
   void run(const GemmPlan& plan, const GemmOperands& operands);
-
-  /// Blocks: times the library's algorithms and keeps the fastest correct one, which takes some
-  /// seconds for a large GEMM.
-  GemmTuning tune(const GemmKey& key);
-
-  void save(const std::string& path) const { save_tuned_gemms(path, origin_, tuned_); }
 
  private:
   std::optional<GemmPlan> make(const GemmKey& key);
@@ -98,6 +91,8 @@ class GemmPlans {
   bool use(const TunedGemm& tuned, GemmPlan& plan) const;
   /// Whether the library runs the plan's algorithm in the workspace there is.
   bool serves(const GemmPlan& plan) const;
+  /// Blocks: times the algorithms around these, and keeps the fastest correct one.
+  void tune(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices);
   /// The library's choices, best guess first.
   std::vector<cublasLtMatmulAlgo_t> heuristics(const GemmPlan& plan, int most) const;
   /// What differs from the plan's algorithm in its tile, its cluster of thread blocks, its order of
@@ -110,12 +105,9 @@ class GemmPlans {
   Buffer workspace_;
   GemmOrigin origin_;
   TunedGemms tuned_;
-  std::string save_path_;  // of choices made on first use; "" = not saved
+  std::string path_;  // of tuned ones; "" = none
   bool tune_on_first_use_;
   std::map<GemmKey, std::optional<GemmPlan>> plans_;
 };
-
-/// The key under which the operations look for `shape`, with well-aligned operands.
-GemmKey gemm_key(const GemmShape& shape, int sm_count);
 
 }  // namespace bertha

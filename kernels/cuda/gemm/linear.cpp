@@ -11,13 +11,13 @@
 
 #include <utility>
 
+#include "kernels/base/check.h"
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/operations.h"
 #include "kernels/cuda/chosen_options.h"
-#include "kernels/cuda/common/alignment.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/cuda/operations.h"
-#include "kernels/ops/check.h"
 #include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
@@ -129,8 +129,7 @@ void run_plain(GemmPlans& plans, GemmKey key, const GemmOperands& operands) {
   plans.run(require(plans, with_operands(key, operands)), operands);
 }
 
-}  // namespace
-
+/// With well-aligned operands.
 GemmKey gemm_key(const GemmShape& shape, int sm_count) {
   const bool fp8 = is_fp8(shape.a_dtype);
   // The bias of an f32 GEMM of fp8 would have to be bf16.
@@ -161,6 +160,8 @@ GemmKey gemm_key(const GemmShape& shape, int sm_count) {
       .sm_count = sm_count,
       .fast_accumulate = fp8 && (shape.kind != GemmKind::kWeightGradient || shape.fast_accumulate)};
 }
+
+}  // namespace
 
 template <>
 void run_cuda(CudaContext& context, const LinearFwd& args) {

@@ -12,12 +12,12 @@
 
 #include "kernels/cuda/gemm/linear_kernels.h"
 
+#include "kernels/base/cuda/alignment.h"
+#include "kernels/base/cuda/column_sums.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
 #include "kernels/base/divide.h"
-#include "kernels/cuda/common/alignment.h"
-#include "kernels/cuda/common/column_sums.cuh"
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/vec.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
 
 namespace bertha {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernels/cuda/cuda_check.h"
-#include "kernels/cuda/handles.h"
+#include "kernels/base/cuda/cuda_check.h"
+#include "kernels/base/cuda/handles.h"
 
 namespace bertha {
 namespace {

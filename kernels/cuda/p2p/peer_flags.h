@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "kernels/base/device.h"
 #include "kernels/cuda/p2p/peer_memory.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

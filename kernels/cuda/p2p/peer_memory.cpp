@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/base/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {

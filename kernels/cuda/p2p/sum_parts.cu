@@ -4,9 +4,9 @@
 
 #include "kernels/cuda/p2p/sum_parts.h"
 
-#include "kernels/cuda/common/dependent_launch.cuh"
-#include "kernels/cuda/common/vec.cuh"
-#include "kernels/cuda/handles.h"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/handles.h"
+#include "kernels/base/cuda/vec.cuh"
 
 namespace bertha {
 namespace {

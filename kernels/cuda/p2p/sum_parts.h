@@ -2,8 +2,8 @@
 
 #include <span>
 
+#include "kernels/base/device.h"
 #include "kernels/base/view.h"
-#include "kernels/device.h"
 
 namespace bertha {
 

@@ -7,20 +7,12 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/approximate.cuh"
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/types.cuh"
+#include "kernels/base/cuda/approximate.cuh"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/shared_address.cuh"
+#include "kernels/base/cuda/types.cuh"
 
 namespace bertha {
-
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-/// Shared-memory address of an object: at(shared.full[stage]).
-template <class T>
-__device__ __forceinline__ uint32_t at(const T& in_shared) {
-  return shared_address(&in_shared);
-}
 
 /// cp.async of 16 bytes to shared memory, bypassing L1; zeros when not `valid`.
 __device__ __forceinline__ void cp_async_16(uint32_t to, const void* from, bool valid) {

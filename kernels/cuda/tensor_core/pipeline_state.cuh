@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/common/reduce.cuh"
+#include "kernels/base/cuda/reduce.cuh"
 
 namespace bertha {
 

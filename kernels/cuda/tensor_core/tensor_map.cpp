@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "kernels/cuda/cuda_check.h"
+#include "kernels/base/cuda/cuda_check.h"
 
 namespace bertha {
 namespace {

@@ -31,8 +31,8 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/common/reduce.cuh"
-#include "kernels/cuda/common/types.cuh"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/types.cuh"
 
 namespace bertha {
 

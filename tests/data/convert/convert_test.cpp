@@ -11,10 +11,10 @@
 #include "data/format/output_folder.h"
 #include "data/format/shard_names.h"
 #include "data/format/verify.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
-#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 #include "tests/support/flip_byte.h"
 

@@ -9,8 +9,8 @@
 #include "data/format/shard_names.h"
 #include "data/format/shard_reader.h"
 #include "data/format/verify.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

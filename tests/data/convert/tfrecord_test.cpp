@@ -5,10 +5,10 @@
 
 #include "data/convert/sequence_files.h"
 #include "data/convert/tfrecord_file.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
-#include "tests/support/error_of.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -10,9 +10,9 @@
 #include "data/files/hashing.h"
 #include "data/format/shard_file.h"
 #include "kernels/base/failure.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
-#include "tests/support/error_of.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/source_dir.h"
 

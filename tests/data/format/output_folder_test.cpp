@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <numeric>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

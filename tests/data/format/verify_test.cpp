@@ -5,9 +5,9 @@
 
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
-#include "tests/support/error_of.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/pipeline/synthetic_shards.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {

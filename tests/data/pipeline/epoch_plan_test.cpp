@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "data/format/payload.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {

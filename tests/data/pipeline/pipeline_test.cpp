@@ -19,8 +19,8 @@
 #include "data/files/hashing.h"
 #include "data/format/shard_names.h"
 #include "kernels/base/seconds_since.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "data/prepare/pairs_and_masks.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/prepare/golden_samples.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -10,9 +10,9 @@
 #include "data/convert/sequence_files.h"
 #include "data/format/shard_reader.h"
 #include "data/prepare/pairs_and_masks.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"
-#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 
 namespace bertha {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

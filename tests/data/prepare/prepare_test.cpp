@@ -14,9 +14,9 @@
 #include "data/prepare/shard_distribution.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/prepare/prepare_folder.h"
 #include "tests/support/captured_log.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -18,9 +18,9 @@
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
 #include "kernels/base/error.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

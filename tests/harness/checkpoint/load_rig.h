@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "harness/checkpoint/load_weights.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
-#include "tests/support/error_of.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha::testing {

@@ -11,13 +11,13 @@
 #include "harness/checkpoint/safetensors.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/tf_bundle.h"
+#include "kernels/base/testing/error_of.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/harness/checkpoint/load_rig.h"
 #include "tests/harness/model/golden_bert.h"
-#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

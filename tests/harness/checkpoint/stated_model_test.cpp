@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
-#include "tests/support/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {

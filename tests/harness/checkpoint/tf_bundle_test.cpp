@@ -9,9 +9,9 @@
 #include <limits>
 
 #include "harness/checkpoint/tf_index.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
-#include "tests/support/error_of.h"
 #include "tests/support/flip_byte.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/base/testing/tolerance.h"
 #include "tests/harness/model/golden_bert.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

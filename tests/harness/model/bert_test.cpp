@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
-#include "kernels/ops/common.h"
+#include "kernels/base/arguments.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/harness/model/tiny_model.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

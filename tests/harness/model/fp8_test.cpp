@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "harness/model/fp8_state.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/harness/model/tiny_model.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "harness/model/bert.h"
+#include "kernels/base/arguments.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/ops/common.h"
 #include "tests/harness/model/tiny_model.h"
 #include "tests/support/recording_device.h"
 

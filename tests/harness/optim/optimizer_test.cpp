@@ -9,11 +9,11 @@
 #include <map>
 #include <span>
 
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/support/thread_collectives.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "data/files/text_file.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/report/fixtures.h"
-#include "tests/support/error_of.h"
 #include "tests/support/file_size_limit.h"
 
 namespace bertha {

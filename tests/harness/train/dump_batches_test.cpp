@@ -11,9 +11,9 @@
 #include "harness/checkpoint/safetensors.h"
 #include "harness/config/load.h"
 #include "harness/train/session.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/support/captured_log.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

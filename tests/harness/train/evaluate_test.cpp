@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "harness/train/probe.h"
+#include "kernels/base/testing/error_of.h"
+#include "kernels/base/testing/tolerance.h"
 #include "tests/harness/train/training_rig.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

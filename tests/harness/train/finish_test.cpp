@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/train/training_rig.h"
-#include "tests/support/error_of.h"
 #include "tests/support/thread_world.h"
 #include "tests/support/transport_world.h"
 

@@ -10,9 +10,9 @@
 
 #include "data/files/text_file.h"
 #include "harness/report/run_folder.h"
+#include "kernels/base/testing/error_of.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/captured_log.h"
-#include "tests/support/error_of.h"
 
 namespace bertha {
 namespace {

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <set>
 
+#include "kernels/base/testing/tolerance.h"
 #include "kernels/ops/fp8_result.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/train/training_rig.h"
-#include "tests/support/tolerance.h"
 
 namespace bertha::testing {
 namespace {

@@ -2,12 +2,9 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_row_ops.h"
 #include "kernels/ops/linear.h"
-#include "kernels/ops/prelu.h"
 
-// y = x w^T + bias for [1,2] x [1,2], and PReLU of its negative, through the installed headers and
-// libraries.
+// y = x w^T + bias for [1,2] x [1,2], through the installed headers and libraries.
 int main() {
   const std::unique_ptr<bertha::Device> device = bertha::make_cpu_device(1);
   const std::unique_ptr<bertha::Stream> stream = device->make_stream();
@@ -22,12 +19,5 @@ int main() {
                              .y = bertha::View(&y, bertha::DType::kF32, {1, 1}),
                              .pre_activation = bertha::View()});
   std::printf("y = %g, want 325\n", static_cast<double>(y));
-  const std::unique_ptr<bertha::RowOps> row_ops = bertha::make_cpu_row_ops(*device, *stream);
-  float negative = -y;
-  float slope = 0.5f;
-  const bertha::View at(&negative, bertha::DType::kF32, {1, 1, 1});
-  row_ops->run(
-      bertha::PreluFwd{.x = at, .slope = bertha::View(&slope, bertha::DType::kF32, {1}), .y = at});
-  std::printf("PReLU of -y = %g, want -162.5\n", static_cast<double>(negative));
-  return y == 325.0f && negative == -162.5f ? 0 : 1;
+  return y == 325.0f ? 0 : 1;
 }

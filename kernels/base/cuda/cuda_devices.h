@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/base/device.h"
+
+struct CUstream_st;  // what a cudaStream_t points to
+
+namespace bertha {
+
+/// The kernels of a device. Auto: those of sm_90a on a GPU of compute capability 9.0 (H100, H200),
+/// where the program has code for it; portable ones on all others from 8.0 on. Portable: these
+/// everywhere, with the shared memory of the smallest GPU that they serve.
+enum class CudaKernels { kAuto, kPortable };
+
+/// GPUs that this process sees; 0 where there is no driver.
+/// Error(kEnvironment) when the driver is too old for this program.
+int count_cuda_devices();
+
+/// Where GPU `ordinal` sits, as /sys/bus/pci/devices names it: "0000:1b:00.0".
+std::string cuda_bus_id(int ordinal);
+
+/// GPU `ordinal` of those visible; its description ends with "sm_90a kernels" or "portable
+/// kernels". Error(kEnvironment) with a sentence when it cannot be used.
+std::unique_ptr<Device> make_cuda_device(int ordinal, CudaKernels kernels = CudaKernels::kAuto);
+
+/// Whether `device` runs the kernels of sm_90a, without which there is no fp8.
+bool runs_sm90a_kernels(Device& device);
+
+/// A stream that the caller made (a cudaStream_t), for operations in order with the caller's own
+/// work. It must outlive the Stream, which does not destroy it.
+std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
+
+}  // namespace bertha

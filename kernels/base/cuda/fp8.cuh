@@ -1,0 +1,191 @@
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
+
+namespace bertha {
+
+// Rounding to fp8 with what Quantize records beside it: one source for all kernels.
+
+/// Where a kernel stores what it rounds to fp8, as plain pointers.
+struct Fp8Sink {
+  const float* scale = nullptr;
+  uint8_t* q = nullptr;
+  uint32_t* amax = nullptr;  // f32 bits, which order as the floats do
+  unsigned long long* saturated = nullptr;
+  const int32_t* live_rows = nullptr;  // null: all
+};
+
+/// Of an Fp8Result, or of a Quantize.
+template <class Result>
+Fp8Sink sink_of(const Result& result) {
+  return {.scale = static_cast<const float*>(result.scale.data),
+          .q = static_cast<uint8_t*>(result.q.data),
+          .amax = static_cast<uint32_t*>(result.amax.data),
+          .saturated = static_cast<unsigned long long*>(result.saturated.data),
+          .live_rows = static_cast<const int32_t*>(result.live_rows.data)};
+}
+
+template <__nv_fp8_interpretation_t kFormat>
+inline constexpr float kLargestFp8 = kFormat == __NV_E4M3 ? 448.0f : 57344.0f;
+
+/// Of elements that have been rounded.
+struct Fp8Extremes {
+  uint32_t most = 0;  // largest magnitude, as the bits of a float; NaN is above infinity
+  uint32_t saturated = 0;
+};
+
+/// Rounds elements of a thread by a scale that is a power of two. What 16-bit types allow is done
+/// in pairs: their magnitudes are compared as integers, for without sign bits they order as their
+/// values do, and a product of bf16 with the scale is exact.
+template <class T, __nv_fp8_interpretation_t kFormat>
+class Fp8Rounding {
+ public:
+  __device__ __forceinline__ explicit Fp8Rounding(float scale)
+      : scale_(scale), limit_(limit_of(scale)) {}
+
+  /// Eight bytes: fp8 of values * scale, the first in the lowest byte.
+  __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values) const {
+    uint32_t pairs[kVecSize / 2];
+#pragma unroll
+    for (int i = 0; i < kVecSize / 2; ++i) {
+      pairs[i] = __nv_cvt_float2_to_fp8x2(scaled_pair(values, i), __NV_SATFINITE, kFormat);
+    }
+    return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+  }
+
+  /// Records rows that have been rounded in extremes(). Padding, that is all but the first `live`
+  /// of them, leaves no trace there.
+  template <int kRows>
+  __device__ __forceinline__ void record(const Vec<T, kVecSize> (&rows)[kRows], int live) {
+    uint32_t most = 0;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const uint32_t of_row = most_of(rows[row]);
+      most = row < live ? larger(most, of_row) : most;
+    }
+    most_ = larger(most_, most);
+    // Of integers, which is true for NaN too; rarely true.
+    if (larger(most, limit_) == limit_) return;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      if (row < live) saturated_ += count_beyond(rows[row]);
+    }
+  }
+
+  __device__ __forceinline__ Fp8Extremes extremes() const {
+    return {.most = as_float_bits(most_), .saturated = saturated_};
+  }
+
+ private:
+  static constexpr bool kIsPair = sizeof(T) == 2;
+  using Pair = std::conditional_t<std::is_same_v<T, __nv_bfloat16>, __nv_bfloat162, __half2>;
+
+  static __device__ __forceinline__ Pair as_pair(uint32_t word) {
+    return reinterpret_cast<const Pair&>(word);
+  }
+
+  __device__ __forceinline__ float2 scaled_pair(const Vec<T, kVecSize>& values, int i) const {
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      return __bfloat1622float2(__hmul2(as_pair(values.word[i]), __float2bfloat162_rn(scale_)));
+    }
+    return make_float2(element(values, 2 * i) * scale_, element(values, 2 * i + 1) * scale_);
+  }
+
+  /// Elements above limit_; NaN is not.
+  __device__ __forceinline__ uint32_t count_beyond(const Vec<T, kVecSize>& values) const {
+    uint32_t count = 0;
+    if constexpr (kIsPair) {
+      Pair counts = as_pair(0);
+#pragma unroll
+      for (const uint32_t word : values.word) {
+        counts = __hadd2(counts, __hgt2(__habs2(as_pair(word)), as_pair(limit_)));
+      }
+      count = static_cast<uint32_t>(__low2float(counts) + __high2float(counts));
+    } else {
+#pragma unroll
+      for (const T& value : values.elem) count += fabsf(value) > __uint_as_float(limit_) ? 1 : 0;
+    }
+    return count;
+  }
+
+  static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
+    return kIsPair ? __vmaxu2(a, b) : max(a, b);
+  }
+  static __device__ __forceinline__ uint32_t most_of(const Vec<T, kVecSize>& values) {
+    constexpr uint32_t kMagnitude = kIsPair ? 0x7fff7fff : 0x7fffffff;
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < Vec<T, kVecSize>::kWords; ++i) {
+      most = larger(most, values.word[i] & kMagnitude);
+    }
+    return most;
+  }
+  /// Of the larger of a pair.
+  static __device__ __forceinline__ uint32_t as_float_bits(uint32_t most) {
+    if constexpr (!kIsPair) return most;
+    const uint32_t larger = max(most & 0xffff, most >> 16);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) return larger << 16;
+    return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
+  }
+
+  /// The largest magnitude that fp8 holds, which T has exactly unless it is beyond T's own largest;
+  /// infinity where nothing is rounded, with scale 0.
+  static __device__ __forceinline__ uint32_t limit_of(float scale) {
+    const float limit = kLargestFp8<kFormat> / scale;
+    if constexpr (!kIsPair) return __float_as_uint(limit);
+    uint32_t one;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      one = __float_as_uint(limit) >> 16;
+    } else {
+      one = __half_as_ushort(__float2half_rd(scale == 0.0f ? limit : fminf(limit, 65504.0f)));
+    }
+    return one | one << 16;
+  }
+
+  float scale_;
+  uint32_t limit_;  // of magnitudes that fp8 holds
+  uint32_t most_ = 0;
+  uint32_t saturated_ = 0;
+};
+
+/// Of the warp's threads, in every lane.
+__device__ __forceinline__ Fp8Extremes warp_extremes(const Fp8Extremes& of_thread) {
+  return {.most = __reduce_max_sync(kFullWarp, of_thread.most),
+          .saturated = __reduce_add_sync(kFullWarp, of_thread.saturated)};
+}
+
+/// Of `rows` rows from `first` on those that are no padding, in a matrix of fewer than 2^31 rows.
+__device__ __forceinline__ int live_rows_of(const Fp8Sink& sink, int64_t first, int rows) {
+  if (sink.live_rows == nullptr) return rows;
+  return max(min(*sink.live_rows - static_cast<int>(first), rows), 0);
+}
+
+/// Adds a block's extremes to the operation's, by one thread.
+__device__ __forceinline__ void record_extremes(const Fp8Extremes& of_block, const Fp8Sink& sink) {
+  constexpr uint32_t kNaN = 0x7fc00000;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  atomicMax(sink.amax, of_block.most > kInfinity ? kNaN : of_block.most);
+  if (of_block.saturated > 0) {
+    atomicAdd(sink.saturated, static_cast<unsigned long long>(of_block.saturated));
+  }
+}
+
+/// The same of all threads of a block, which call it together. `of_warp`: an element per warp in
+/// shared memory.
+__device__ __forceinline__ void record_block_extremes(const Fp8Extremes& of_thread,
+                                                      Fp8Extremes* of_warp, const Fp8Sink& sink) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
+  const Fp8Extremes own = warp_extremes(of_thread);
+  if (lane == 0) of_warp[warp] = own;
+  __syncthreads();
+  if (warp != 0) return;
+  const Fp8Extremes all = warp_extremes(lane < warps ? of_warp[lane] : Fp8Extremes{});
+  if (lane == 0) record_extremes(all, sink);
+}
+
+}  // namespace bertha

@@ -1,9 +1,0 @@
-// The kernels of SoftmaxFwd for bf16.
-
-#include "kernels/cuda/norm_softmax/softmax_fwd.cuh"
-
-namespace bertha {
-
-template void softmax_forward<__nv_bfloat16>(CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
-
-}  // namespace bertha

@@ -1,0 +1,242 @@
+#include "kernels/rows/bench/row_cases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/base/bench/case_parts.h"
+#include "kernels/base/philox.h"
+#include "kernels/rows/bench/layer_norm_cases.h"
+#include "kernels/rows/ops/batch_norm_relu.h"
+#include "kernels/rows/ops/check_channels.h"
+#include "kernels/rows/ops/prelu.h"
+#include "kernels/rows/ops/softmax.h"
+
+namespace bertha {
+namespace {
+
+constexpr int64_t kCheckedElements = int64_t{1} << 20;  // of one tensor, about
+
+enum class Layout : uint8_t { kChannelsFirst, kChannelsLast };
+
+/// Images of one layer.
+struct Images {
+  int64_t images;
+  int64_t channels;
+  int64_t side;  // pixels
+  Layout layout;
+
+  int64_t pixels() const { return side * side; }
+  /// Images that the reference computes: a divisor of all.
+  int64_t checked_images() const {
+    int64_t checked = std::clamp<int64_t>(kCheckedElements / (channels * pixels()), 1, images);
+    while (images % checked != 0) --checked;
+    return checked;
+  }
+  double repeated() const {
+    return static_cast<double>(images) / static_cast<double>(checked_images());
+  }
+  std::vector<int64_t> extents(int64_t count) const {
+    if (layout == Layout::kChannelsFirst) return {count, channels, pixels()};
+    return {count * pixels(), channels, 1};
+  }
+  std::string text() const {
+    return concat(images, "x", channels, "x", side, "x", side,
+                  layout == Layout::kChannelsFirst ? " NCHW" : " NHWC");
+  }
+
+  BenchTensor input(const char* name, double passes) const {
+    BenchTensor made = result(name, passes);
+    made.is_result = false;
+    made.repeats = true;
+    made.scale = 1;
+    return made;
+  }
+  BenchTensor result(const char* name, double passes) const {
+    return {.name = name,
+            .extents = extents(images),
+            .checked = extents(checked_images()),
+            .passes = passes,
+            .is_result = true};
+  }
+  /// f32 [C]; `scale` as BenchTensor has it.
+  BenchTensor statistic(const char* name, double scale) const {
+    return {.name = name, .extents = {channels}, .io = false, .scale = scale};
+  }
+  /// A sum over all elements of a channel, in the benchmarked dtype or in f32.
+  BenchTensor channel_sum(const char* name, bool io) const {
+    return {.name = name,
+            .extents = {channels},
+            .io = io,
+            .is_result = true,
+            .terms = images * pixels(),
+            .repeated = repeated()};
+  }
+  /// A bit per element.
+  BenchTensor mask(double passes) const {
+    return {.name = "mask",
+            .extents = {bit_bytes(images * channels * pixels())},
+            .checked = {bit_bytes(checked_images() * channels * pixels())},
+            .io = false,
+            .dtype = DType::kU8,
+            .passes = passes};
+  }
+  /// Random bits. Given, not taken from a forward pass: where y is a rounding away from zero, two
+  /// backends may save different ones.
+  BenchTensor bits() const {
+    BenchTensor made = mask(2);
+    made.repeats = true;
+    for (int64_t i = 0; i < made.checked[0]; ++i) {
+      made.bytes.push_back(static_cast<char>(random_block(20, 1, 0, i).elem[0]));
+    }
+    return made;
+  }
+};
+
+void add_prelu(const Images& images, std::vector<RowCase>& cases) {
+  const BenchTensor slope{.name = "slope", .extents = {images.channels}, .scale = 1};
+  cases.push_back(
+      {.operation = "prelu_fwd",
+       .shape = images.text(),
+       .tensors = {images.input("x", 1), slope, images.result("y", 1)},
+       .call = [](const RowCall& c) { c.ops.run(PreluFwd{.x = c[0], .slope = c[1], .y = c[2]}); }});
+  cases.push_back(
+      {.operation = "prelu_bwd",
+       .shape = images.text(),
+       .tensors = {images.input("dy", 1), images.input("x", 1), slope, images.result("dx", 1),
+                   images.channel_sum("dslope", true)},
+       .call = [](const RowCall& c) {
+         c.ops.run(PreluBwd{.dy = c[0], .x = c[1], .slope = c[2], .dx = c[3], .dslope = c[4]});
+       }});
+}
+
+void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& cases) {
+  const std::string shape = concat(images.text(), add ? ", add" : "");
+  BenchTensor mean = images.statistic("mean", 0);
+  BenchTensor rstd = images.statistic("rstd", 0);
+  mean.is_result = rstd.is_result = true;
+  mean.terms = rstd.terms = images.images * images.pixels();
+  std::vector<BenchTensor> tensors{images.input("x", 2),
+                                   images.statistic("gamma", 1),
+                                   images.statistic("beta", 1),
+                                   images.result("y", 1),
+                                   images.mask(1),  // not compared, see Images::bits
+                                   mean,
+                                   rstd,
+                                   images.statistic("running_mean", 1),
+                                   images.statistic("running_var", 1)};
+  if (add) tensors.push_back(images.input("addend", 1));
+  cases.push_back({.operation = "batch_norm_relu_fwd",
+                   .shape = shape,
+                   .tensors = std::move(tensors),
+                   .call = [add](const RowCall& c) {
+                     c.ops.run(BatchNormReluFwd{.x = c[0],
+                                                .addend = add ? c[9] : View(),
+                                                .gamma = c[1],
+                                                .beta = c[2],
+                                                .running_mean = c[7],
+                                                .running_var = c[8],
+                                                .y = c[3],
+                                                .mask = c[4],
+                                                .mean = c[5],
+                                                .rstd = c[6]});
+                   }});
+
+  // A mean and a deviation that are near those of x will do; they are the same on both sides.
+  tensors = {images.input("dy", 2),
+             images.input("x", 2),
+             images.bits(),
+             images.statistic("mean", 0x1p-4),
+             images.statistic("rstd", 1),
+             images.statistic("gamma", 1),
+             images.result("dx", 1),
+             images.channel_sum("dgamma", false),
+             images.channel_sum("dbeta", false)};
+  if (add) tensors.push_back(images.result("daddend", 1));
+  cases.push_back({.operation = "batch_norm_relu_bwd",
+                   .shape = shape,
+                   .tensors = std::move(tensors),
+                   .call = [add](const RowCall& c) {
+                     c.ops.run(BatchNormReluBwd{.dy = c[0],
+                                                .x = c[1],
+                                                .mask = c[2],
+                                                .mean = c[3],
+                                                .rstd = c[4],
+                                                .gamma = c[5],
+                                                .dx = c[6],
+                                                .daddend = add ? c[9] : View(),
+                                                .dgamma = c[7],
+                                                .dbeta = c[8]});
+                   }});
+}
+
+void add_softmax(const Rows& r, SoftmaxKind kind, std::vector<RowCase>& cases) {
+  const auto forward = [=](const RowCall& c) {
+    c.ops.run(SoftmaxFwd{.x = c[0],
+                         .bias = View(),
+                         .mask = View(),
+                         .y = c[1],
+                         .dropped = View(),
+                         .kept_mask = View(),
+                         .kind = kind});
+  };
+  cases.push_back({.operation = "softmax_fwd",
+                   .shape = concat(r.text(), kind == SoftmaxKind::kLogSoftmax ? ", log" : ""),
+                   .tensors = {r.matrix("x", 2, 1), r.result("y", 1)},
+                   .call = forward});
+  const auto backward = [=](const RowCall& c) {
+    c.ops.run(SoftmaxBwd{.dy = c[2], .y = c[1], .kept_mask = View(), .dx = c[3], .kind = kind});
+  };
+  RowCase op =
+      backward_case(cases.back(), "softmax_bwd", {r.gradient(), r.result("dx", 1)}, backward);
+  op.tensors[0].passes = 0;
+  cases.push_back(std::move(op));
+}
+
+}  // namespace
+
+std::vector<int64_t> default_widths() {
+  std::vector<int64_t> widths{33, 100, 513, 1000, 5000, 30522};
+  for (int64_t width = 32; width <= 32768; width *= 2) widths.push_back(width);
+  std::ranges::sort(widths);
+  return widths;
+}
+
+std::vector<RowCase> make_row_cases(const RowSweep& sweep) {
+  constexpr int64_t kMostMatrices = 4;  // of a case: x, dy, dx and y
+  constexpr int64_t kSets = 2;
+  std::vector<RowCase> cases;
+  for (const int64_t width : sweep.widths) {
+    const int64_t row_bytes = kSets * kMostMatrices * width * size_bytes(sweep.io);
+    const int64_t rows = std::clamp<int64_t>(sweep.most_bytes / row_bytes, 1, sweep.rows);
+    const Rows r{.rows = rows,
+                 .checked = std::clamp<int64_t>(kCheckedElements / width, 1, rows),
+                 .columns = width,
+                 .statistics = sweep.io == DType::kF64 ? DType::kF64 : DType::kF32};
+    add_softmax(r, SoftmaxKind::kSoftmax, cases);
+    add_softmax(r, SoftmaxKind::kLogSoftmax, cases);
+    add_layer_norm(r, cases);
+  }
+  return cases;
+}
+
+std::vector<RowCase> make_channel_cases(int64_t images) {
+  struct Layer {
+    int64_t channels;
+    int64_t side;
+  };
+  // Of an InsightFace network, and of ResNet-50.
+  constexpr Layer kLayers[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
+  constexpr Layer kResNetSums[] = {{256, 56}, {512, 28}, {1024, 14}, {2048, 7}};
+  std::vector<RowCase> cases;
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    const auto of = [&](const Layer& layer) -> Images {
+      return {images, layer.channels, layer.side, layout};
+    };
+    for (const Layer& layer : kLayers) add_prelu(of(layer), cases);
+    for (const Layer& layer : kLayers) add_batch_norm_relu(of(layer), false, cases);
+    for (const Layer& layer : kResNetSums) add_batch_norm_relu(of(layer), true, cases);
+  }
+  return cases;
+}
+
+}  // namespace bertha

@@ -1,0 +1,30 @@
+// Stand-alone LayerNorm backward: the plain instances of layer_norm_functors.cuh, which chooses the
+// kernels.
+//
+// Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): 3 U.
+
+#include "kernels/base/cuda/operations.h"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_functors.cuh"
+#include "kernels/rows/ops/layer_norm.h"
+
+namespace bertha {
+
+template <>
+void run_cuda(CudaContext& context, const LayerNormBwd& args) {
+  dispatch_floating(args.dy.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    const NormBackward<T> norm{.dy = {elements<T>(args.dy)},
+                               .x = {elements<T>(args.x)},
+                               .gamma = optional_elements<T>(args.gamma),
+                               .mean = elements<Compute<T>>(args.mean),
+                               .rstd = elements<Compute<T>>(args.rstd),
+                               .dx = {elements<T>(args.dx)},
+                               .partial = nullptr};
+    const NormParameterGradients<T> gradients{.dgamma = optional_elements<T>(args.dgamma),
+                                              .dbeta = optional_elements<T>(args.dbeta),
+                                              .accumulate = args.accumulate};
+    layer_norm_gradient_rows(context, norm, gradients, args.dy.extent(0), args.dy.extent(1));
+  });
+}
+
+}  // namespace bertha

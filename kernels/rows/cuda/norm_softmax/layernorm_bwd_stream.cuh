@@ -1,0 +1,337 @@
+#pragma once
+
+#include "kernels/base/cuda/block_reduce.cuh"
+#include "kernels/base/cuda/cluster.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/vec.cuh"
+#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+
+namespace bertha {
+
+// LayerNorm backward of matrices at 16-byte aligned addresses: of 16 bits from 4,096 to 65,536
+// columns, in f32 from 4,104 to 32,768, a multiple of 8. Or of 16 bits and any even number of
+// columns: such rows are copied with the 16-byte words around them, and read in pairs.
+//
+// A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
+// sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
+// Where the registers of one block are too few, those of a cluster share a row.
+//
+// A row has two passes with a reduction between them. The warps do the first pass of the next row
+// before they wait for the reduction, so that its latency is hidden, also where it goes through the
+// shared memory of other SMs. A stage of the ring is free after the reduction of the second row
+// after its own.
+//
+// Teams of rows (layernorm_bwd_team.cuh) take 7 % longer at 4,096 columns, 30 % at 5,000, 28 % at
+// 8,192.
+//
+// Bound by memory: 49,152 x 8,192 f16 take 586 us on an H200, 97 % of a copy of as many bytes
+// (kernels/rows/measured/rows.md).
+
+inline constexpr int kStreamStages = 6;
+inline constexpr int kFewStreamStages = 5;
+inline constexpr int kStreamThreads = 256;
+inline constexpr int kMostStreamCluster = 8;
+inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+
+/// Columns of a thread, and of a block.
+template <class T>
+inline constexpr int kStreamElements = sizeof(T) == 2 ? 32 : 16;
+template <class T>
+inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<T>;
+
+template <class T>
+bool is_streamed(const CudaContext& context, int64_t columns) {
+  return context.kernels == KernelSet::kSm90a && columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
+         columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
+}
+
+/// Elements of a 128-byte line, and of one matrix in a stage: a row has the same offset from a
+/// line in it as in memory.
+template <class T>
+inline constexpr int kStreamLine = kCopyLineBytes / static_cast<int>(sizeof(T));
+template <class T>
+__host__ __device__ constexpr int stream_slot(int part) {
+  return (part + 2 * (kStreamLine<T> - 1)) / kStreamLine<T> * kStreamLine<T>;
+}
+
+struct StreamPlan {
+  int cluster;  // blocks of a row
+  int part;     // columns of a block
+  int stages;   // rows of the ring
+};
+
+/// The warps' sums; four turns, so that none is overwritten while it is read.
+struct StreamExchange {
+  static constexpr int kTurns = 4;
+  float2 parts[kTurns][kMostStreamCluster * kWarpThreads];
+  uint64_t full[kStreamStages];
+  uint64_t reduced[kTurns];
+};
+
+template <class Norm, int N, bool kClusters>
+__global__ void __launch_bounds__(kStreamThreads, 1)
+    layernorm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
+                                StreamPlan plan) {
+#if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
+  using T = typename Norm::Element;
+  constexpr int kVecs = kStreamElements<T> / N;
+  constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
+  extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
+  __shared__ StreamExchange exchange;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarpThreads;
+  const int warp = thread / kWarpThreads;
+  const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
+  const int cluster = kClusters ? plan.cluster : 1;
+  const int rank = kClusters ? static_cast<int>(blockIdx.x) % cluster : 0;
+  const int team = static_cast<int>(blockIdx.x) / cluster;
+  const int teams = static_cast<int>(gridDim.x) / cluster;
+  const int64_t begin = static_cast<int64_t>(rank) * plan.part;
+  const int own_columns =
+      static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
+  const int first_column = (warp * kVecs * kWarpThreads + lane) * N;
+  const auto offset = [](int k) { return k * (kWarpThreads * N); };
+  const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
+  T* const slots = reinterpret_cast<T*>(ring);
+  const int slot = stream_slot<T>(plan.part);
+  // Where the block's part of a row begins in its slot.
+  const auto shift_of = [&](int64_t row) {
+    return static_cast<int>((row * columns + begin) % kStreamLine<T>);
+  };
+  const auto full = [&](int stage) { return shared_address(&exchange.full[stage]); };
+  const auto reduced = [&](int turn) {
+    return shared_address(&exchange.reduced[turn % StreamExchange::kTurns]);
+  };
+
+  if (thread == 0) {
+    for (int s = 0; s < plan.stages; ++s) mbarrier_init(full(s), 1);
+    for (int turn = 0; turn < StreamExchange::kTurns; ++turn) {
+      mbarrier_init(reduced(turn), kClusters ? 1 : warps * kWarpThreads);
+    }
+    fence_mbarrier_init();
+  }
+  if constexpr (kClusters) {
+    cluster_barrier_of_lanes();
+  } else {
+    __syncthreads();
+  }
+  // One lane of the last warp, which has the fewest columns.
+  const bool sends = lane == 0 && warp == warps - 1;
+  const T* const x_matrix = reinterpret_cast<const T*>(p.x.matrix);
+  const auto request = [&](int turn, int stage) {
+    const int64_t row = team + static_cast<int64_t>(turn) * teams;
+    if (row >= rows) return;
+    int64_t from = row * columns + begin;
+    T* to = slots + 2 * stage * slot + shift_of(row);
+    int elements = own_columns;
+    if constexpr (N < kVec16<T>) {
+      // The 16-byte words around the row, but none that reaches past the matrices.
+      const int lead = static_cast<int>(from % kVec16<T>);
+      const int end = lead + own_columns;
+      from -= lead;
+      to -= lead;
+      elements = (end + kVec16<T> - 1) / kVec16<T> * kVec16<T>;
+      if (from + elements > rows * columns) {
+        elements -= kVec16<T>;
+#pragma unroll 1
+        for (int i = elements; i < end; ++i) {
+          to[i] = p.dy.matrix[from + i];
+          to[slot + i] = x_matrix[from + i];
+        }
+      }
+    }
+    const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
+    mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
+    bulk_load(shared_address(to), p.dy.matrix + from, bytes, full(stage));
+    bulk_load(shared_address(to + slot), x_matrix + from, bytes, full(stage));
+  };
+  if (sends) {
+    for (int turn = 0; turn < plan.stages; ++turn) request(turn, turn);
+  }
+
+  float gamma[kVecs][N];
+#pragma unroll
+  for (int k = 0; k < kVecs; ++k) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      // Element by element: gamma may be misaligned.
+      const auto* const from = p.gamma + begin + first_column + offset(k) + i;
+      gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
+    }
+  }
+  float dgamma[kVecs][N] = {};
+  float dbeta[kVecs][N] = {};
+  const float per_column = 1.0f / static_cast<float>(columns);
+  // work(k) for the thread's vectors; without tests between them where a warp has all of its
+  // columns.
+  const bool has_all = (warp + 1) * (kVecs * N * kWarpThreads) <= own_columns;
+  const auto for_own = [&](const auto& work) {
+    if (has_all) {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) work(k);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        if (has(k)) work(k);
+      }
+    }
+  };
+  const auto beyond = [&](int k) { return RowPlace{0, offset(k), offset(k)}; };
+  // Of the row whose first vector of this thread is at `own`, and at `cell` in the ring.
+  const auto load = [&](const RowPlace& own, int cell, int k, float(&dy)[N], float(&x)[N]) {
+    const T* const at = slots + (cell + offset(k));
+    numbers_of(p.dy, own + beyond(k), load_vec<N>(at), dy);
+    numbers_of(p.x, own + beyond(k), load_vec<N>(at + slot), x);
+  };
+  struct Statistics {
+    float mean;
+    float rstd;
+  };
+  const auto statistics_of = [&](int64_t row) {
+    return row < rows ? Statistics{p.mean[row], p.rstd[row]} : Statistics{};
+  };
+
+  const int turns = static_cast<int>((rows - team + teams - 1) / teams);
+  Statistics next = statistics_of(team);
+  Statistics before = next;
+  int stage = 0;
+  int cell_before = 0;
+  int shift = shift_of(team);
+  const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
+  RowPlace own{team, begin + first_column, team * columns + begin + first_column};
+  RowPlace own_before = own;
+  const RowPlace step{teams, 0, teams * columns};
+  auto to = store_from(p.dx, own);
+  int free_stage = 0;
+  uint32_t parity = 0;
+  for (int turn = 0; turn <= turns; ++turn) {
+    const Statistics row = next;
+    const int cell = 2 * stage * slot + first_column + shift;
+    shift = (shift + shift_step) % kStreamLine<T>;
+    if (turn < turns) {
+      next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
+      mbarrier_wait(full(stage), parity);
+      float sums[2] = {};  // of g = dy * gamma, and of g * normalized
+      for_own([&](int k) {
+        float dy[N];
+        float x[N];
+        load(own, cell, k, dy, x);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
+          sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
+          sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
+          dgamma[k][i] = fmaf(of_gamma, row.rstd, dgamma[k][i]);
+          dbeta[k][i] += dy[i];
+        }
+      });
+      sums[1] *= row.rstd;
+      reduce_lanes(sums, kWarpThreads, Add());
+      float2* const part = &exchange.parts[turn % StreamExchange::kTurns][rank * warps + warp];
+      if constexpr (kClusters) {
+        // Not by arrivals that release: those wait for the stores of dx.
+        if (sends) {
+          mbarrier_arrive_expect_tx(reduced(turn),
+                                    warps * cluster * static_cast<int>(sizeof(float2)));
+        }
+        if (lane < cluster) {
+          store_async(address_in_rank(shared_address(part), lane), make_float2(sums[0], sums[1]),
+                      address_in_rank(reduced(turn), lane));
+        }
+      } else {
+        if (lane == 0) *part = make_float2(sums[0], sums[1]);
+        mbarrier_arrive(reduced(turn));  // every lane: racecheck does not follow one for its warp
+      }
+      if (++stage == plan.stages) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+    if (turn > 0) {
+      const int old = turn - 1;
+      mbarrier_wait(reduced(old), static_cast<uint32_t>(old / StreamExchange::kTurns) & 1);
+      if (old >= kHeldAfter) {
+        if (sends) request(old - kHeldAfter + plan.stages, free_stage);
+        if (++free_stage == plan.stages) free_stage = 0;
+      }
+      float sums[2] = {};
+      for (int other = lane; other < cluster * warps; other += kWarpThreads) {
+        const float2 part = exchange.parts[old % StreamExchange::kTurns][other];
+        sums[0] += part.x;
+        sums[1] += part.y;
+      }
+      reduce_lanes(sums, kWarpThreads, Add());
+      // dx = rstd * (g - mean(g) - normalized * mean(g * normalized))
+      const float slope = -before.rstd * before.rstd * sums[1] * per_column;
+      const float constant = -fmaf(before.mean, slope, before.rstd * sums[0] * per_column);
+      for_own([&](int k) {
+        float dy[N];
+        float x[N];
+        load(own_before, cell_before, k, dy, x);
+        float dx[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
+        }
+        put(to, beyond(k), dx);
+      });
+      to = store_from(to, step);
+    }
+    before = row;
+    cell_before = cell;
+    own_before = own;
+    own = own + step;
+  }
+
+  float* const sums_to = p.partial + static_cast<int64_t>(team) * 2 * columns + begin;
+#pragma unroll
+  for (int k = 0; k < kVecs; ++k) {
+    if (!has(k)) continue;
+    float* const own = sums_to + first_column + offset(k);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      own[i] = dgamma[k][i];
+      own[columns + i] = dbeta[k][i];
+    }
+  }
+  if constexpr (kClusters) cluster_barrier_of_lanes();  // none exits while it is written to
+#else
+  __trap();
+#endif
+}
+
+/// There is at least one row; columns are a multiple of N, and is_streamed; of N < 8 they are more
+/// than a block's. take_partial(teams) allocates as many partial sums.
+template <int N, class Norm, class TakePartial>
+void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
+                                 const TakePartial& take_partial) {
+  using T = typename Norm::Element;
+  int cluster = 1;
+  while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
+  auto* kernel = &layernorm_bwd_stream_kernel<Norm, N, true>;
+  if constexpr (N == kVecSize) {
+    if (cluster == 1) kernel = &layernorm_bwd_stream_kernel<Norm, N, false>;
+  }
+  const int64_t vecs = (columns + kVecSize - 1) / kVecSize;
+  StreamPlan plan{.cluster = cluster,
+                  .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),
+                  .stages = kStreamStages};
+  const unsigned threads = kWarpThreads * blocks_for(plan.part, kStreamElements<T> * kWarpThreads,
+                                                     kStreamThreads / kWarpThreads);
+  const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
+  for (int64_t blocks = resident_blocks(kernel, threads);; --blocks) {
+    plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
+    if (plan.stages >= kFewStreamStages || blocks == 1) break;
+  }
+  if (plan.stages > kStreamStages) plan.stages = kStreamStages;
+  LaunchShape shape{cluster, threads, plan.stages * row_bytes, cluster > 1 ? cluster : 0};
+  const int64_t resident =
+      cluster > 1 ? resident_clusters(kernel, shape)
+                  : resident_blocks(kernel, threads, shape.shared_bytes) * context.sm_count;
+  const unsigned teams = blocks_for(rows, 1, resident);
+  shape.blocks = int64_t{teams} * cluster;
+  p.partial = take_partial(teams);
+  launch_kernel(context.stream, kernel, shape, p, rows, columns, plan);
+}
+
+}  // namespace bertha

@@ -1,0 +1,223 @@
+#pragma once
+
+#include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/block_reduce.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/vec.cuh"
+#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+
+namespace bertha {
+
+// LayerNorm forward of rows of a multiple of 8 columns from 16,392 to 33,792, 16 bits, at 16-byte
+// aligned addresses.
+//
+// A persistent grid, so that gamma and beta stay in registers: read again for every row they would
+// come from L2. At 32,768 columns one-shot blocks with bulk copies take 14 % longer, generic rows
+// more than twice as long. A producer warp fills a ring of
+// shared memory with rows by bulk copies, two rows ahead, and writes the results, which replace x
+// in the ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are
+// equally fast at memory: with as many rows each, the first ends long before the last.
+//
+// Loads have a matrix; their `values` are applied in both passes over the ring. Results of 16 bits
+// go to a matrix by way of the ring, others and those of a Store are stored by the threads. f32
+// parameters do not fit into the registers and are read for every row.
+//
+// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
+// (kernels/rows/measured/rows.md).
+
+inline constexpr int kPersistentThreads = 352;  // of the consumers
+inline constexpr int kPersistentVecs = 12;      // of a thread
+inline constexpr int kPersistentStages = 3;
+inline constexpr int64_t kMostPersistentColumns =
+    int64_t{kPersistentThreads} * kPersistentVecs * kVecSize;
+
+/// Elements of a stage of the ring: a row has the same offset from a line in it as in memory,
+/// because bulk copies between different alignments are slow.
+__host__ __device__ constexpr int persistent_stage(int columns) {
+  return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
+}
+
+template <class Norm>
+__global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
+    layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns,
+                                    uint32_t* taken /* rows after the first ones, zero */) {
+#if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
+  using T = typename Norm::Element;
+  using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
+  constexpr bool kStoresInBulk = requires { requires sizeof(*p.y.matrix) == 2; };
+  constexpr bool kHoldsParameters = sizeof(Parameter) == 2;
+  constexpr int kStages = kPersistentStages;
+  constexpr int kVecs = kPersistentVecs;
+  constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
+  extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
+  __shared__ uint64_t full_barriers[kStages];
+  __shared__ uint64_t done_barriers[kStages];
+  __shared__ int64_t row_of[kStages];  // negative: there are no more
+  __shared__ WarpExchange<float, 2, 16> exchange;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x) - kWarpThreads;  // of the consumers
+  const int lane = thread % kWarpThreads;
+  const auto full = [&](int stage) { return shared_address(&full_barriers[stage]); };
+  const auto done = [&](int stage) { return shared_address(&done_barriers[stage]); };
+  const auto place_of = [&](int stage, int64_t row) {
+    return reinterpret_cast<T*>(ring) + stage * persistent_stage(columns) +
+           row * columns % kCopyLineElements;
+  };
+  if (thread == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(full(stage), 1);
+      mbarrier_init(done(stage), threads);
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (thread >= threads) {  // the producer warp
+    if (lane != 0) return;
+    const uint32_t bytes = static_cast<uint32_t>(columns) * sizeof(T);
+    const auto request = [&](int stage, int64_t row) {
+      row_of[stage] = row < rows ? row : -1;
+      if (row >= rows) {
+        mbarrier_arrive(full(stage));
+        return;
+      }
+      mbarrier_arrive_expect_tx(full(stage), bytes);
+      bulk_load(shared_address(place_of(stage, row)), p.x.matrix + row * columns, bytes,
+                full(stage));
+    };
+    // A row is taken one ahead of its use, which covers the latency of the counter.
+    const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
+    int64_t here[kStages];
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) {
+      here[stage] = blockIdx.x + static_cast<int64_t>(stage) * gridDim.x;
+      request(stage, here[stage]);
+    }
+    int64_t next = take();
+    for (uint32_t parity = 0;; parity ^= 1) {
+#pragma unroll
+      for (int stage = 0; stage < kStages; ++stage) {
+        if (here[stage] >= rows) return;
+        mbarrier_wait(done(stage), parity);
+        if constexpr (kStoresInBulk) {
+          bulk_store(p.y.matrix + here[stage] * columns,
+                     shared_address(place_of(stage, here[stage])), bytes);
+          bulk_store_wait();
+        }
+        here[stage] = next;
+        request(stage, next);
+        if (next < rows) next = take();
+      }
+    }
+  }
+
+  const auto column = [&](int k) { return (k * threads + thread) * kVecSize; };
+  const auto has = [&](int k) { return k < kSure || column(k) < columns; };
+  Vec<Parameter, kVecSize> gamma[kVecs];
+  Vec<Parameter, kVecSize> beta[kVecs];
+  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
+#pragma unroll
+  for (int k = 0; k < kVecs; ++k) {
+    gamma[k] = to_vec<Parameter>(ones);
+    beta[k] = {};
+    if (!kHoldsParameters) continue;
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
+    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
+  }
+  const float per_column = 1.0f / static_cast<float>(columns);
+
+  int stage = 0;
+  uint32_t parity = 0;
+  for (int turn = 0;; ++turn) {
+    mbarrier_wait(full(stage), parity);
+    const int64_t row = row_of[stage];
+    if (row < 0) return;
+    T* const place = place_of(stage, row);
+    T* const own = place + thread * kVecSize;
+    const auto at = [&](int of_row) { return RowPlace{row, of_row, row * columns + of_row}; };
+    const auto read = [&](int k, float(&x)[kVecSize]) {
+      numbers_of(p.x, at(column(k)), load_vec(own + k * threads * kVecSize), x);
+    };
+    // Around the mean of 32 elements of the whole row, see PivotedMoments.
+    const int sampled = lane * (columns / kWarpThreads);
+    float sample[1];
+    numbers_of(p.x, at(sampled), load_vec<1>(place + sampled), sample);
+    const float pivot = warp_sum(sample[0]) / kWarpThreads;
+    float sums[2] = {};  // of differences to it, and of their squares
+#pragma unroll
+    for (int k = 0; k < kVecs; ++k) {
+      if (!has(k)) continue;
+      float x[kVecSize];
+      read(k, x);
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float difference = x[i] - pivot;
+        sums[0] += difference;
+        sums[1] = fmaf(difference, difference, sums[1]);
+      }
+    }
+    block_reduce(sums, Add(), exchange, turn, threads / kWarpThreads,
+                 [threads] { named_barrier_sync(1, threads); });
+    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
+    if (thread == 0 && p.mean != nullptr) {
+      p.mean[row] = pivot + moments.rest;
+      p.rstd[row] = moments.rstd;
+    }
+    const float shift = moments.shift();
+#pragma unroll
+    for (int k = 0; k < kVecs; ++k) {
+      if (!has(k)) continue;
+      float x[kVecSize];
+      read(k, x);
+      if constexpr (kHoldsParameters) {
+        keep_packed(gamma[k]);
+        keep_packed(beta[k]);
+      } else {
+        load_parameter(p.gamma, column(k), 1.0f, gamma[k].elem);
+        load_parameter(p.beta, column(k), 0.0f, beta[k].elem);
+      }
+      float y[kVecSize];
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float normalized = fmaf(x[i] - pivot, moments.rstd, shift);
+        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+      }
+      if constexpr (kStoresInBulk) {
+        const auto rounded = to_vec<typename decltype(Norm::y)::Element>(y);
+        store_vec_shared(own + k * threads * kVecSize, bits_as<T>(rounded));
+      } else {
+        put(p.y, at(column(k)), y);
+      }
+    }
+    fence_proxy_async();
+    mbarrier_arrive(done(stage));  // every lane: racecheck does not follow one for its warp
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+#else
+  __trap();
+#endif
+}
+
+/// There is at least one row; columns are a multiple of 8 above 16,384, at most
+/// kMostPersistentColumns.
+template <class Norm>
+void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                     int64_t columns) {
+  const auto kernel = &layernorm_fwd_persistent_kernel<Norm>;
+  const unsigned threads =
+      kWarpThreads *
+      (blocks_for(columns, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
+  const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
+                        persistent_stage(static_cast<int>(columns));
+  const unsigned blocks =
+      blocks_for(rows, 1, resident_blocks(kernel, threads, bytes) * context.sm_count);
+  auto* const taken = static_cast<uint32_t*>(context.scratch.take(sizeof(uint32_t)));
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, sizeof(uint32_t), context.stream));
+  launch_kernel(context.stream, kernel, {blocks, threads, bytes}, p, rows,
+                static_cast<int>(columns), taken);
+}
+
+}  // namespace bertha

@@ -1,0 +1,157 @@
+#pragma once
+
+#include "kernels/base/cuda/block_reduce.cuh"
+#include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/vec.cuh"
+#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+
+namespace bertha {
+
+// LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 1,024, at
+// 16-byte aligned addresses.
+//
+// A power of two of lanes shares a row and holds it in registers: one pass over memory, two shuffle
+// reductions at once, no shared memory. The grid is one-shot, so that all that stands between the
+// loads and the stores are shuffles, as in a copy. Loads do not allocate in L1 and stores are
+// evicted first from L2; only both together help.
+//
+// A block per row takes twice as long at 256 columns, 24 % longer at 512, 3 % at 768.
+//
+// Bound by memory: 49,152 x 1,024 f16 take 55 us on an H200, 93 % of a copy of as many bytes
+// (kernels/rows/measured/rows.md).
+
+inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
+
+template <class Norm, bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
+  constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
+  using T = typename Norm::Element;
+  using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
+  using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int64_t first_row =
+      static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
+  const auto row = [&](int r) { return first_row + r * kTeams; };
+  const auto column = [&](int k) { return (k * kLanes + lane) * kVecSize; };
+  const auto has = [&](int k) { return column(k) < columns; };
+  const auto at = [&](int r, int k) { return row(r) * columns + column(k); };
+  const auto place = [&](int r, int k) { return RowPlace{row(r), column(k), at(r, k)}; };
+
+  V x[kRows][kVecs] = {};
+  Vec<T, kVecSize> residual[kRows][kHasResidual ? kVecs : 1] = {};
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int k = 0; k < kVecs; ++k) {
+      if (!has(k) || row(r) >= rows) continue;
+      x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
+      if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
+    }
+  }
+  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
+  Vec<Parameter, kVecSize> gamma[kVecs];
+  Vec<Parameter, kVecSize> beta[kVecs];
+#pragma unroll
+  for (int k = 0; k < kVecs; ++k) {
+    gamma[k] = to_vec<Parameter>(ones);
+    beta[k] = {};
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
+    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
+  }
+  if constexpr (kHasResidual) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        x[r][k] = sum_of(x[r][k], residual[r][k]);
+        if (has(k) && row(r) < rows) store_vec_streaming(p.sum + at(r, k), x[r][k]);
+      }
+    }
+  }
+
+  const float per_column = 1.0f / static_cast<float>(columns);
+  float pivot[kRows];
+  float sums[2 * kRows];  // of differences to it, and of their squares
+  const auto sum_around_pivots = [&] {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      sums[2 * r] = sums[2 * r + 1] = 0;
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        if (!has(k)) continue;
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float difference = element(x[r][k], i) - pivot[r];
+          sums[2 * r] += difference;
+          sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
+        }
+      }
+    }
+    reduce_lanes(sums, kLanes, Add());
+  };
+  // Around the row's first element, see PivotedMoments.
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
+  }
+  sum_around_pivots();
+  if constexpr (kHasSecondPass<Held<decltype(Norm::x)>>) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) pivot[r] = fmaf(sums[2 * r], per_column, pivot[r]);
+    sum_around_pivots();
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (row(r) >= rows) return;
+    const PivotedMoments moments =
+        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+    if (lane == 0 && p.mean != nullptr) {
+      p.mean[row(r)] = pivot[r] + moments.rest;
+      p.rstd[row(r)] = moments.rstd;
+    }
+    const float shift = moments.shift();
+#pragma unroll
+    for (int k = 0; k < kVecs; ++k) {
+      if (!has(k)) continue;
+      float y[kVecSize];
+#pragma unroll
+      for (int i = 0; i < kVecSize; ++i) {
+        const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
+        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+      }
+      put_by([](auto* to, const auto& vec) { store_vec_streaming(to, vec); }, p.y, place(r, k), y);
+    }
+  }
+}
+
+template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
+void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
+                            int64_t columns) {
+  launch_kernel(
+      context.stream,
+      layernorm_fwd_warp_per_row_kernel<Norm, kHasResidual, kLanes, kVecs, kRows, kThreads>,
+      {blocks_for(rows, kThreads / kLanes * kRows), kThreads}, p, rows, static_cast<int>(columns));
+}
+
+/// There is at least one row; columns are a multiple of 8, at most kMostWarpRowColumns.
+template <bool kResidual, class Norm>
+void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
+                                       int64_t columns) {
+  const int64_t vecs = columns / kVecSize;
+  if (vecs <= 4) {
+    launch_layernorm_lanes<kResidual, 4, 1, 1, 256>(context, p, rows, columns);
+  } else if (vecs <= 8) {
+    launch_layernorm_lanes<kResidual, 8, 1, 2, 128>(context, p, rows, columns);
+  } else if (vecs <= 16) {
+    launch_layernorm_lanes<kResidual, 8, 2, 1, 128>(context, p, rows, columns);
+  } else if (vecs <= 32) {
+    launch_layernorm_lanes<kResidual, 16, 2, 1, 128>(context, p, rows, columns);
+  } else if (vecs <= 64) {
+    launch_layernorm_lanes<kResidual, 32, 2, 1, 128>(context, p, rows, columns);
+  } else {
+    launch_layernorm_lanes<kResidual, 32, 4, 1, 64>(context, p, rows, columns);
+  }
+}
+
+}  // namespace bertha

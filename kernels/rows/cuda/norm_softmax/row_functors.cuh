@@ -1,0 +1,307 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/base/cuda/compute.cuh"
+
+namespace bertha {
+
+// How rows come to the kernels of softmax and LayerNorm and how their results leave: by Load and
+// Store functors, those of the plain operations among them. kernels/rows/functors.md is a guide.
+//
+// A Load has
+//   Element                       what is read: __half, __nv_bfloat16, float or double. 16 bits
+//                                 select the kernels of 16-bit rows, and their e^x
+//   const Element* matrix         [rows, columns], read as it lies in memory; or
+//   load<N>(place)                N elements as a Vec<Element, N>, from anywhere
+//   values<N>(place, raw, v)      optional: Vec<Element, N> raw as the numbers v[N] of the row
+//   most_elements()               host, unless it has a matrix and no values: the most neighbouring
+//                                 elements (1, 2, 4 or 8) that it can take at once, at columns that
+//                                 are a multiple of as many; see vec_elements
+// and a Store has a `matrix` of its Element, or store<N>(place, numbers) and most_elements().
+// The numbers are f64 for f64, f32 otherwise.
+
+/// N neighbouring elements of a row.
+struct RowPlace {
+  int64_t row;
+  int64_t column;  // of the first one
+  int64_t dense;   // row * columns + column
+};
+
+/// The elements of a matrix as they are.
+template <class T>
+struct MatrixLoad {
+  using Element = T;
+  const T* matrix;  // [rows, columns]
+};
+
+/// Whether a Store of softmax draws dropout, 32 decisions of a row at once, by
+/// draw(row, word, words) where drops(), and takes them as the low bits of the last argument of
+/// store<N>(place, numbers, bits).
+template <class Store>
+inline constexpr bool kDraws = requires(const Store& store) {
+  store.drops();
+};
+template <class Operation>
+inline constexpr bool kDrawsOnStore = requires {
+  requires Operation::kDrops;
+};
+
+/// Results rounded to T.
+template <class T>
+struct MatrixStore {
+  using Element = T;
+  T* matrix;  // [rows, columns]
+};
+
+template <class Functor>
+inline constexpr bool kHasMatrix = requires(const Functor& functor) {
+  functor.matrix;
+};
+
+/// Also where `values` is overloaded or has parameters of type auto.
+template <class Load>
+inline constexpr bool kHasValues = requires {
+  &Load::template values<1>;
+}
+|| requires(const Load& load, RowPlace place, const Vec<typename Load::Element, 1>& raw,
+            Compute<typename Load::Element> (&v)[1]) {
+  load.template values<1>(place, raw, v);
+};
+
+template <class Load>
+inline constexpr bool kIsPlainLoad = kHasMatrix<Load> && !kHasValues<Load>;
+
+/// What registers keep of a row between its passes: elements as they were read, or numbers.
+template <class Load>
+using Held =
+    std::conditional_t<kHasValues<Load>, Compute<typename Load::Element>, typename Load::Element>;
+
+template <int N, class Load>
+__device__ __forceinline__ auto fetch(const Load& load, const RowPlace& place) {
+  if constexpr (kHasMatrix<Load>) {
+    return load_vec<N>(load.matrix + place.dense);
+  } else {
+    return load.template load<N>(place);
+  }
+}
+
+/// The same bits as elements of another type of their size.
+template <class To, class From, int N>
+__device__ __forceinline__ Vec<To, N> bits_as(const Vec<From, N>& vec) {
+  static_assert(sizeof(To) == sizeof(From), "both Loads have Elements of one size");
+  if constexpr (std::is_same_v<To, From>) {
+    return vec;
+  } else {
+    Vec<To, N> same;
+#pragma unroll
+    for (int i = 0; i < Vec<To, N>::kWords; ++i) same.word[i] = vec.word[i];
+    return same;
+  }
+}
+
+/// `raw`: the bits that the Load read.
+template <int N, class Load, class T>
+__device__ __forceinline__ void numbers_of(const Load& load, const RowPlace& place,
+                                           const Vec<T, N>& raw,
+                                           Compute<typename Load::Element> (&v)[N]) {
+  if constexpr (kHasValues<Load>) {
+    load.template values<N>(place, bits_as<typename Load::Element>(raw), v);
+  } else {
+    to_compute(bits_as<typename Load::Element>(raw), v);
+  }
+}
+
+/// Raw elements as registers keep them.
+template <int N, class Load>
+__device__ __forceinline__ auto held_of(const Load& load, const RowPlace& place,
+                                        const Vec<typename Load::Element, N>& raw) {
+  if constexpr (kHasValues<Load>) {
+    Vec<Held<Load>, N> held;
+    Held<Load> v[N];
+    load.template values<N>(place, raw, v);
+#pragma unroll
+    for (int i = 0; i < N; ++i) held.elem[i] = v[i];
+    return held;
+  } else {
+    return raw;
+  }
+}
+
+template <int N, class Load>
+__device__ __forceinline__ auto hold(const Load& load, const RowPlace& place) {
+  return held_of(load, place, fetch<N>(load, place));
+}
+
+/// The same, where a matrix is read without allocation in L1.
+template <int N, class Load>
+__device__ __forceinline__ auto hold_no_allocate(const Load& load, const RowPlace& place) {
+  if constexpr (kHasMatrix<Load> && N == kVecSize) {
+    return held_of(load, place, load_vec_no_allocate(load.matrix + place.dense));
+  } else {
+    return hold<N>(load, place);
+  }
+}
+
+template <int N, class Store, class Number>
+__device__ __forceinline__ void put(const Store& store, const RowPlace& place,
+                                    const Number (&numbers)[N]) {
+  if constexpr (kHasMatrix<Store>) {
+    store_compute(store.matrix + place.dense, numbers);
+  } else {
+    store.template store<N>(place, numbers);
+  }
+}
+
+/// The same, where a matrix is written by write(address, vector), such as store_vec_global.
+template <class Store, class Write>
+__device__ __forceinline__ void put_by(const Write& write, const Store& store,
+                                       const RowPlace& place, const float (&numbers)[kVecSize]) {
+  if constexpr (kHasMatrix<Store>) {
+    write(store.matrix + place.dense, to_vec<typename Store::Element>(numbers));
+  } else {
+    store.template store<kVecSize>(place, numbers);
+  }
+}
+
+__device__ __forceinline__ RowPlace operator+(const RowPlace& place, const RowPlace& distance) {
+  return {place.row + distance.row, place.column + distance.column, place.dense + distance.dense};
+}
+
+template <class Store>
+struct StoreFrom {
+  const Store* all;
+  RowPlace place;
+
+  template <int N, class Number>
+  __device__ __forceinline__ void store(const RowPlace& distance,
+                                        const Number (&numbers)[N]) const {
+    all->template store<N>(place + distance, numbers);
+  }
+};
+
+/// A Store whose places are distances to this one.
+template <class Store>
+__device__ __forceinline__ StoreFrom<Store> store_from(const StoreFrom<Store>& store,
+                                                       const RowPlace& place) {
+  return {store.all, store.place + place};
+}
+template <class Store>
+__device__ __forceinline__ auto store_from(const Store& store, const RowPlace& place) {
+  if constexpr (kHasMatrix<Store>) {
+    return MatrixStore<typename Store::Element>{store.matrix + place.dense};
+  } else {
+    return StoreFrom<Store>{&store, place};
+  }
+}
+
+/// The rows of an operation with one input.
+template <class Load>
+struct OneInput {
+  using Element = typename Load::Element;
+  using HeldElement = Held<Load>;
+  static constexpr int kInputs = 1;
+  static constexpr bool kIsPlain = kIsPlainLoad<Load>;
+  static constexpr bool kHasMatrices = kHasMatrix<Load>;
+  Load input;
+
+  __host__ __device__ const Element* matrix(int) const { return input.matrix; }
+  template <int N>
+  __device__ __forceinline__ auto fetch_input(int, const RowPlace& place) const {
+    return fetch<N>(input, place);
+  }
+  template <int N>
+  __device__ __forceinline__ auto hold_input(int, const RowPlace& place) const {
+    return hold<N>(input, place);
+  }
+  template <int N>
+  __device__ __forceinline__ void values(const RowPlace& place, const Vec<Element, N> (&raw)[1],
+                                         Compute<Element> (&v)[1][N]) const {
+    numbers_of(input, place, raw[0], v[0]);
+  }
+};
+
+/// The rows of an operation with two, of Elements of one size; those of the second are kept as
+/// bits of the first.
+template <class First, class Second>
+struct TwoInputs {
+  using Element = typename First::Element;
+  static constexpr int kInputs = 2;
+  static constexpr bool kIsOneType = std::is_same_v<Element, typename Second::Element>;
+  static constexpr bool kIsPlain = kIsPlainLoad<First> && kIsPlainLoad<Second>;
+  static constexpr bool kHasMatrices = kHasMatrix<First> && kHasMatrix<Second>;
+  using HeldElement = std::conditional_t<kHasValues<First> || kHasValues<Second> || !kIsOneType,
+                                         Compute<Element>, Element>;
+  First first;
+  Second second;
+
+  __host__ __device__ const Element* matrix(int input) const {
+    return input == 0 ? first.matrix : reinterpret_cast<const Element*>(second.matrix);
+  }
+  template <int N>
+  __device__ __forceinline__ Vec<Element, N> fetch_input(int input, const RowPlace& place) const {
+    return input == 0 ? fetch<N>(first, place) : bits_as<Element>(fetch<N>(second, place));
+  }
+  template <int N>
+  __device__ __forceinline__ Vec<HeldElement, N> hold_input(int input,
+                                                            const RowPlace& place) const {
+    if constexpr (std::is_same_v<HeldElement, Element>) {
+      return fetch_input<N>(input, place);
+    } else {
+      Vec<HeldElement, N> held;
+      HeldElement v[N];
+      if (input == 0) {
+        numbers_of(first, place, fetch<N>(first, place), v);
+      } else {
+        numbers_of(second, place, fetch<N>(second, place), v);
+      }
+#pragma unroll
+      for (int i = 0; i < N; ++i) held.elem[i] = v[i];
+      return held;
+    }
+  }
+  template <int N>
+  __device__ __forceinline__ void values(const RowPlace& place, const Vec<Element, N> (&raw)[2],
+                                         Compute<Element> (&v)[2][N]) const {
+    numbers_of(first, place, raw[0], v[0]);
+    numbers_of(second, place, raw[1], v[1]);
+  }
+};
+
+/// The most neighbouring elements, at most 8, that can be accessed at once from all of these
+/// addresses on; null counts as aligned.
+template <class... T>
+int vec_elements(const T*... operands) {
+  int most = kVecSize;
+  const auto limit = [&most](uintptr_t address, uintptr_t size) {
+    while (most > 1 && address % std::min(most * size, uintptr_t{16}) != 0) most /= 2;
+  };
+  (limit(reinterpret_cast<uintptr_t>(operands), sizeof(T)), ...);
+  return most;
+}
+
+/// The most that a functor can take at once.
+template <class Functor>
+int most_elements(const Functor& functor) {
+  int most = kVecSize;
+  if constexpr (requires { functor.most_elements(); }) {
+    most = functor.most_elements();
+  } else {
+    static_assert(kHasMatrix<Functor> && !kHasValues<Functor>,
+                  "a functor with load, values or store says most_elements()");
+  }
+  if constexpr (kHasMatrix<Functor>) most = std::min(most, vec_elements(functor.matrix));
+  return most;
+}
+
+/// The most that all functors can take at once in dense rows of so many columns.
+template <class... Functors>
+int row_vec_elements(int64_t columns, const Functors&... functors) {
+  const int64_t of_columns = columns & -columns;
+  return static_cast<int>(
+      std::min({of_columns, int64_t{kVecSize}, int64_t{most_elements(functors)}...}));
+}
+
+}  // namespace bertha

@@ -1,0 +1,143 @@
+#pragma once
+
+#include "kernels/base/error.h"
+#include "kernels/base/view.h"
+#include "kernels/rows/cuda/norm_softmax/block_per_row.cuh"
+#include "kernels/rows/cuda/norm_softmax/generic_rows.cuh"
+#include "kernels/rows/cuda/norm_softmax/softmax_rows.cuh"
+#include "kernels/rows/cuda/norm_softmax/tma_row.cuh"
+#include "kernels/rows/cuda/norm_softmax/warp_per_row.cuh"
+
+namespace bertha {
+
+// Softmax and log-softmax with Load and Store functors (row_functors.cuh,
+// kernels/rows/functors.md): the plain operation is softmax_rows with MatrixLoad and MatrixStore.
+
+/// Whether addresses differ by whole words of 16 bytes.
+inline bool share_words(const void* a, const void* b) {
+  return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
+}
+
+/// Whether the words of a row can be copied in bulk, and results stored, word by word.
+template <class Operation>
+bool has_whole_words(const Operation& operation, int most_elements) {
+  if constexpr (kIsPlainRow<Operation>) {
+    const auto* const first = operation.matrix(0);
+    return share_words(first, operation.store.matrix) &&
+           share_words(first, operation.matrix(Operation::kInputs - 1));
+  } else {
+    return most_elements == kVecSize;
+  }
+}
+
+/// Whether this call of an operation drops.
+template <class Operation>
+bool drops(const Operation& operation) {
+  if constexpr (kDrawsOnStore<Operation>) {
+    return operation.store.drops();
+  } else {
+    return false;
+  }
+}
+
+/// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and for
+/// most_elements (row_vec_elements). What a Load computes takes more registers than what it reads.
+template <class Operation>
+bool launch_softmax_rows(const CudaContext& context, const Operation& operation, int64_t rows,
+                         int64_t columns, int most_elements) {
+  constexpr bool kHasOne = Operation::kInputs == 1;
+  constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
+  const bool has_vectors = most_elements == kVecSize;
+  const bool is_odd = columns % 2 != 0;
+  if (has_vectors && columns <= 256) {
+    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 512) {
+    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
+  } else if (most_elements >= 4 && columns <= 512) {
+    launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
+  } else if (has_vectors && columns <= 8192) {
+    launch_block_per_row<2, 512,
+                         !kHasOne    ? 1
+                         : kIsPacked ? 4
+                                     : 2>(context, operation, rows, columns);
+  } else if (is_odd && columns > 16 && columns <= 160) {
+    launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
+  } else if (is_odd && columns > 160 && columns <= 288) {
+    launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
+  } else if (columns > 256 && columns <= 544) {
+    launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
+             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
+             !has_whole_words(operation, most_elements) || drops(operation)) {
+    return false;
+  } else if (columns <= 8192) {
+    // Functors have whole vectors here, which registers hold up to this width.
+    if constexpr (kIsPlainRow<Operation>) {
+      launch_tma_row<64, 16>(context, operation, rows, columns);
+    }
+  } else {
+    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+  }
+  return true;
+}
+
+/// softmax or log softmax of the numbers that `load` gives, row by row, to `store`; one pass over
+/// memory. Kernels by width as for SoftmaxFwd; a Load of 16-bit elements takes the fast ones.
+///
+/// Exact     deterministic; a row without a number above minus infinity gives zeros or minus
+///           infinities, and NaN makes its row NaN.
+/// Needs     columns >= 1; rows == 0 is a no-op. Nothing waits for the result.
+/// Errors    Error(kInternal) where a launch fails; Error(kEnvironment) where the functors were
+///           compiled for other GPUs than the library.
+template <SoftmaxKind kKind, class Load, class Store>
+void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
+                  int64_t columns) {
+  if (rows == 0) return;
+  using Operation = SoftmaxRows<Load, Store, kKind>;
+  context.state<CompiledAlike<Operation>>();
+  const Operation operation{{load}, store};
+  const int most = row_vec_elements(columns, load, store);
+  if constexpr (sizeof(typename Load::Element) == 2) {
+    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
+  }
+  launch_rows(context, operation, rows, columns, most);
+}
+
+/// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
+/// Elements have one size. Rules as softmax_rows.
+template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
+void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
+                           double scale, int64_t rows, int64_t columns) {
+  if (rows == 0) return;
+  using Operation = SoftmaxGradientRows<LoadDy, LoadY, Store, kKind>;
+  context.state<CompiledAlike<Operation>>();
+  const Operation operation{{dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
+  const int most = row_vec_elements(columns, dy, y, dx);
+  if constexpr (sizeof(typename LoadDy::Element) == 2) {
+    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
+  }
+  launch_rows(context, operation, rows, columns, most);
+}
+
+// --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------
+
+/// The saved decisions, u32 [rows, words]. Error(kInternal) where the address is no multiple of 4.
+inline uint32_t* kept_words(const View& kept_mask) {
+  BERTHA_CHECK(reinterpret_cast<uintptr_t>(kept_mask.data) % 4 == 0, "kept_mask ",
+               kept_mask.shape_text(), " begins at an address that is no multiple of 4 bytes");
+  return static_cast<uint32_t*>(kept_mask.data);
+}
+
+/// work(std::integral_constant<SoftmaxKind, kind>).
+template <class Work>
+void dispatch_kind(SoftmaxKind kind, const Work& work) {
+  if (kind == SoftmaxKind::kLogSoftmax) {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kLogSoftmax>{});
+  } else {
+    work(std::integral_constant<SoftmaxKind, SoftmaxKind::kSoftmax>{});
+  }
+}
+
+}  // namespace bertha

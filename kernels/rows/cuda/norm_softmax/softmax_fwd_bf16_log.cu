@@ -1,0 +1,11 @@
+// The kernels of SoftmaxFwd with the logarithm for bf16.
+
+#include "kernels/rows/cuda/norm_softmax/softmax_fwd.cuh"
+
+namespace bertha {
+
+template void softmax_forward<__nv_bfloat16, SoftmaxKind::kLogSoftmax>(CudaContext&,
+                                                                       const SoftmaxFwd&, int64_t,
+                                                                       int64_t);
+
+}  // namespace bertha

@@ -1,0 +1,10 @@
+// The kernels of SoftmaxFwd with the logarithm for f16.
+
+#include "kernels/rows/cuda/norm_softmax/softmax_fwd.cuh"
+
+namespace bertha {
+
+template void softmax_forward<__half, SoftmaxKind::kLogSoftmax>(CudaContext&, const SoftmaxFwd&,
+                                                                int64_t, int64_t);
+
+}  // namespace bertha

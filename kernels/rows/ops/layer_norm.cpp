@@ -1,0 +1,43 @@
+#include "kernels/rows/ops/layer_norm.h"
+
+#include "kernels/base/check_norm.h"
+
+namespace bertha {
+namespace {
+
+template <class Args>
+void check_statistics(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
+  const DType statistic = shape.io == DType::kF64 ? DType::kF64 : DType::kF32;
+  check.views({{"mean", args.mean}, {"rstd", args.rstd}}, statistic, {shape.rows});
+}
+
+}  // namespace
+
+void validate(const LayerNormFwd& args) {
+  const ArgumentCheck check(LayerNormFwd::kName);
+  const RowsShape shape = check_rows(check, "x", args.x);
+  check.view("y", args.y, shape.io, {shape.rows, shape.columns});
+  if (args.mean.has_data() || args.rstd.has_data()) check_statistics(check, args, shape);
+  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
+  check.optional_view("beta", args.beta, shape.io, {shape.columns});
+  check.finite("epsilon", args.epsilon);
+  if (args.epsilon < 0) check.refuse("epsilon", "= ", args.epsilon, ", want 0 or more");
+  if (!args.residual.has_data()) return;
+  check.views({{"residual", args.residual}, {"sum", args.sum}}, shape.io,
+              {shape.rows, shape.columns});
+  if (args.sum.data == args.y.data) {
+    check.refuse("sum", "is y's memory, want two buffers: backward needs the sum");
+  }
+}
+
+void validate(const LayerNormBwd& args) {
+  const ArgumentCheck check(LayerNormBwd::kName);
+  const RowsShape shape = check_rows(check, "dy", args.dy);
+  check.views({{"x", args.x}, {"dx", args.dx}}, shape.io, {shape.rows, shape.columns});
+  check_statistics(check, args, shape);
+  check.optional_view("gamma", args.gamma, shape.io, {shape.columns});
+  check.optional_view("dgamma", args.dgamma, shape.io, {shape.columns});
+  check.optional_view("dbeta", args.dbeta, shape.io, {shape.columns});
+}
+
+}  // namespace bertha

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "kernels/base/arguments.h"
+
+namespace bertha {
+
+/// y = (x - mean) * rstd * gamma + beta, row by row; of x + residual where a residual is given.
+///
+/// Letters   R = rows, C = columns.
+/// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise.
+///           The CPU takes no f16 and bf16.
+/// Writes    overwrites y, mean, rstd, and with a residual `sum` (may be x's or residual's memory).
+/// Exact     deterministic; statistics in two passes, of f16 and bf16 on a GPU in one around a
+///           value near the mean where rows are aligned (CPU: f64).
+/// Needs     C >= 1; R == 0 is a no-op.
+/// Source    Ba, Kiros, Hinton 2016.
+struct LayerNormFwd {
+  static constexpr const char* kName = "layer_norm_fwd";
+  View x;                  // io  [R, C]
+  View gamma;              // io  [C]     without data: 1
+  View beta;               // io  [C]     without data: 0
+  View y;                  // io  [R, C]  out
+  View mean;               // stat [R]    out; without data, as rstd: not wanted
+  View rstd;               // stat [R]    out
+  double epsilon = 1e-12;  // 0 or more
+  View residual = {};      // io [R, C]       without data: 0
+  View sum = {};  // io [R, C]  out  x + residual, rounded: what is normalized, and backward's x
+};
+
+/// Writes    overwrites dx (may be dy's memory); dgamma and dbeta as `accumulate` says.
+struct LayerNormBwd {
+  static constexpr const char* kName = "layer_norm_bwd";
+  View dy;      // io  [R, C]
+  View x;       // io  [R, C]
+  View mean;    // stat [R]
+  View rstd;    // stat [R]
+  View gamma;   // io  [C]     without data: 1
+  View dx;      // io  [R, C]  out; a residual's gradient is the same
+  View dgamma;  // io  [C]     out; without data: not wanted
+  View dbeta;   // io  [C]     out; without data: not wanted
+  Accumulate accumulate = Accumulate::kNo;
+};
+
+void validate(const LayerNormFwd& args);
+void validate(const LayerNormBwd& args);
+
+}  // namespace bertha
