@@ -69,14 +69,14 @@ bool decide_auto(World& world, bool sees_gpu) {
 }  // namespace
 
 BackendChoice choose_backend(const TrainConfig& config, World& world) {
-  if (config.backend == "cpu") return {};
-  if (config.backend == "cuda" && !has_cuda_backend()) {
+  if (config.backend == ComputeBackend::kCpu) return {};
+  if (config.backend == ComputeBackend::kCuda && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
          "the backend is cuda, but this program has no CUDA backend; set train.backend "
          "(--backend) to cpu or auto.");
   }
   const std::vector<std::string> visible = visible_gpus();
-  if (config.backend == "auto" && !decide_auto(world, !visible.empty())) return {};
+  if (config.backend == ComputeBackend::kAuto && !decide_auto(world, !visible.empty())) return {};
   return choose_gpu(world, visible);
 }
 

@@ -9,10 +9,6 @@
 namespace bertha {
 namespace {
 
-using EmbeddingGradient = CudaOptions::EmbeddingGradient;
-using AttentionVariant = CudaOptions::AttentionVariant;
-using GeluGemms = CudaOptions::GeluGemms;
-
 /// Refusals of the kernels begin with a field of CudaOptions, named as the key after "cuda.".
 template <class Work>
 auto with_key(const Work& work) {
@@ -32,20 +28,13 @@ std::unique_ptr<Device> open_gpu(int ordinal, CudaKernels kernels) {
 }
 
 CudaOptions cuda_options(const Backend& backend, const CudaConfig& config) {
-  const CudaOptions asked{
-      .embedding_gradient = config.embedding_gradient == "atomic" ? EmbeddingGradient::kAtomic
-                                                                  : EmbeddingGradient::kSorted,
-      .attention = config.attention == "grouped"      ? AttentionVariant::kGrouped
-                   : config.attention == "persistent" ? AttentionVariant::kPersistent
-                   : config.attention == "split"      ? AttentionVariant::kSplit
-                                                      : AttentionVariant::kAuto,
-      .gelu_gemms = config.gelu_gemms == "own"       ? GeluGemms::kOwn
-                    : config.gelu_gemms == "library" ? GeluGemms::kLibrary
-                                                     : GeluGemms::kAuto,
-      .gemm_plans_path = config.gemm_plans,
-      .tune_gemms = config.tune_gemms,
-      .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
-      .fp8_fast_wgrad = config.fp8_fast_wgrad};
+  const CudaOptions asked{.embedding_gradient = config.embedding_gradient,
+                          .attention = config.attention,
+                          .gelu_gemms = config.gelu_gemms,
+                          .gemm_plans_path = config.gemm_plans,
+                          .tune_gemms = config.tune_gemms,
+                          .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
+                          .fp8_fast_wgrad = config.fp8_fast_wgrad};
   return with_key([&] { return options_on(*backend.device, asked); });
 }
 
@@ -54,8 +43,8 @@ std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device
   if (ranks.size() == 1) return make_solo_collectives(device);
   auto nccl = make_nccl_collectives(
       ranks, device, {.max_ctas = static_cast<int>(config.nccl_max_ctas), .stream = stream});
-  if (level == Level::kBetweenNodes || config.exchange == "nccl") return nccl;
-  const bool always = config.exchange == "copies";
+  if (level == Level::kBetweenNodes || config.exchange == GradientExchange::kNccl) return nccl;
+  const bool always = config.exchange == GradientExchange::kCopies;
   return make_copy_collectives(
       ranks, device, std::move(nccl),
       {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible, .log = log});
@@ -75,8 +64,7 @@ std::vector<std::string> visible_gpus() {
 Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
                           Grouping grouping) {
   Backend backend;
-  backend.device = open_gpu(
-      gpu_ordinal, config.kernels == "portable" ? CudaKernels::kPortable : CudaKernels::kAuto);
+  backend.device = open_gpu(gpu_ordinal, config.kernels);
   backend.stream = backend.device->make_stream();
   backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(backend, config));
   backend.collectives = make_grouped_collectives(
@@ -94,7 +82,8 @@ std::string describe_cuda_attention(const Backend& backend, const CudaConfig& co
 
 bool can_record_cuda_passes(const Backend& backend, const CudaConfig& config,
                             const AttentionCall& call) {
-  return config.graphs == "auto" && launches_ignore_lengths(cuda_options(backend, config), call);
+  return config.graphs == CudaGraphs::kAuto &&
+         launches_ignore_lengths(cuda_options(backend, config), call);
 }
 
 std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,

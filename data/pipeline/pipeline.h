@@ -7,12 +7,10 @@
 
 #include "data/format/shard_file.h"
 #include "data/pipeline/batch.h"
+#include "data/pipeline/sample_order.h"
 #include "data/pipeline/transport.h"
 
 namespace bertha {
-
-enum class ExchangePadding : uint8_t { kOff, kAllGather, kLengths };
-enum class SampleOrder : uint8_t { kWindowed, kPublished };
 
 /// Everything the pipeline needs to know. Counts are of sequences, also where the shards hold
 /// packs: these are taken apart when a shard is read, so that shuffling, exchange and batches see

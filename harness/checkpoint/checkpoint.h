@@ -24,7 +24,7 @@ struct EvalPoint {
 /// What gives a step its place in the data: a run goes on from a step only where all are the same.
 struct DataPosition {
   int64_t global_batch_seqs = 0;
-  std::string order;          // data.order
+  SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 0;  // data.window_shards
   std::string identity;       // md5 over names and bytes of the training shards
   std::string content = {};   // md5 over these and the hashes in their manifest; "" = not known

@@ -256,10 +256,8 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
 WeightRequest weight_request(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   return {.path = checkpoint.init,
-          .missing_heads = checkpoint.init_missing_heads == "fresh" ? MissingHeads::kFresh
-                                                                    : MissingHeads::kRefuse,
-          .differences = checkpoint.init_differences == "allow" ? StatedDifferences::kAllow
-                                                                : StatedDifferences::kRefuse,
+          .missing_heads = checkpoint.init_missing_heads,
+          .differences = checkpoint.init_differences,
           .seed = static_cast<uint64_t>(config.train.seed)};
 }
 

@@ -11,12 +11,6 @@
 
 namespace bertha {
 
-/// What happens where weights lack the pooler or a head: an error, or fresh ones from the seed.
-enum class MissingHeads : uint8_t { kRefuse, kFresh };
-/// What happens where a config.json beside them states another GELU, epsilon or number of heads
-/// than the configured one: an error, or a note.
-enum class StatedDifferences : uint8_t { kRefuse, kAllow };
-
 struct WeightRequest {
   std::string path;  // as in locate_weights()
   MissingHeads missing_heads = MissingHeads::kRefuse;

@@ -67,7 +67,9 @@ float float_of_bits(const JsonField& field) {
 DataPosition position_from_json(const JsonField& field) {
   DataPosition position;
   position.global_batch_seqs = counter(field["global_batch_seqs"]);
-  position.order = field["order"].text();
+  const auto order = choice_of<SampleOrder>(field["order"].text());
+  if (!order) field["order"].wrong("windowed or published");
+  position.order = *order;
   position.window_shards = counter(field["window_shards"]);
   position.identity = field["identity"].text();
   const auto read_if_there = [&](const char* name, std::string& text) {
@@ -120,7 +122,7 @@ std::string to_json(const TrainingState& state) {
                {"training_seconds", state.training_seconds},
                {"data",
                 {{"global_batch_seqs", state.data.global_batch_seqs},
-                 {"order", state.data.order},
+                 {"order", word_of(state.data.order)},
                  {"window_shards", state.data.window_shards},
                  {"identity", state.data.identity}}},
                {"optimizer", lamb_to_json(state.lamb)},

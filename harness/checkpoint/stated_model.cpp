@@ -48,14 +48,15 @@ bool is_of_transformers(const Json& json) {
          json.contains("transformers_version");
 }
 
-std::string parse_gelu(const std::string& path, const Json& json, WeightFormat weights) {
+GeluForm parse_gelu(const std::string& path, const Json& json, WeightFormat weights) {
   const std::string activation = json.value("hidden_act", "gelu");
   if (activation == "gelu") {
-    return weights == WeightFormat::kHuggingFace && is_of_transformers(json) ? "erf" : "tanh";
+    const bool is_exact = weights == WeightFormat::kHuggingFace && is_of_transformers(json);
+    return is_exact ? GeluForm::kErf : GeluForm::kTanh;
   }
-  if (activation == "gelu_python") return "erf";
+  if (activation == "gelu_python") return GeluForm::kErf;
   for (const char* tanh_form : {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"}) {
-    if (activation == tanh_form) return "tanh";
+    if (activation == tanh_form) return GeluForm::kTanh;
   }
   refuse(path, concat("hidden_act is ", activation,
                       ", want gelu or gelu_new; this program trains no other model."));
@@ -107,7 +108,7 @@ std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
   const bool all = heads == ModelHeads::kAll;
   Json json = {{"architectures", {all ? "BertForPreTraining" : "BertModel"}},
                {"model_type", "bert"},
-               {"hidden_act", config.gelu == "erf" ? "gelu" : "gelu_new"},
+               {"hidden_act", config.gelu == GeluForm::kErf ? "gelu" : "gelu_new"},
                {"pad_token_id", 0},
                {"position_embedding_type", "absolute"},
                {"tie_word_embeddings", true},
@@ -115,7 +116,7 @@ std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
   Config whole;
   whole.model = config;
   for (const Field& field : kFields) {
-    std::visit([&](const auto* value) { json[field.name] = *value; },
+    std::visit([&](const auto& value) { json[field.name] = *value; },
                find_key(field.key)->field(whole));
   }
   return json.dump(2) + "\n";
@@ -129,8 +130,11 @@ StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
     Config config;
     for (const Field& field : kFields) {
       if (!field.required && !json.contains(field.name)) continue;
-      std::visit([&](auto* value) { json.at(field.name).get_to(*value); },
-                 find_key(field.key)->field(config));
+      std::visit(
+          [&](const auto& value) {
+            if constexpr (requires { json.get_to(*value); }) json.at(field.name).get_to(*value);
+          },
+          find_key(field.key)->field(config));
     }
     ModelConfig& model = config.model;
     model.name = fs::absolute(path).parent_path().filename().string();
@@ -157,7 +161,7 @@ std::vector<std::string> silent_differences(const StatedModel& stated, const Mod
         concat("model.", key, " is ", ours, ", and ", stated.path, " states ", theirs));
   };
   compare("heads", model.heads, stated.model.heads);
-  compare("gelu", model.gelu, stated.model.gelu);
+  compare("gelu", word_of(model.gelu), word_of(stated.model.gelu));
   compare("layer_norm_epsilon", model.layer_norm_epsilon, stated.model.layer_norm_epsilon);
   return differences;
 }

@@ -103,8 +103,8 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
   WeightFolder folder{
       .model = stated.model, .table = {}, .flat = {}, .vocab = request.vocab, .loaded = {}};
   WeightRequest weights = request.weights;
-  if (!request.gelu.empty() && request.gelu != stated.model.gelu) {
-    folder.model.gelu = request.gelu;
+  if (request.gelu && *request.gelu != stated.model.gelu) {
+    folder.model.gelu = *request.gelu;
     weights.differences = StatedDifferences::kAllow;
   }
   const Dims dims = make_dims(folder.model);
@@ -113,8 +113,8 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
   check_weight_tensors(place.path, folder.table, dims, MissingHeads::kFresh);
   folder.flat.resize(static_cast<size_t>(folder.table.elements));
   folder.loaded = load_weights(weights, folder.model, folder.table, folder.flat.data());
-  if (place.format == WeightFormat::kTensorFlow && request.gelu.empty()) {
-    folder.loaded.notes.push_back(concat(stated.path, ": GELU by ", stated.model.gelu,
+  if (place.format == WeightFormat::kTensorFlow && !request.gelu) {
+    folder.loaded.notes.push_back(concat(stated.path, ": GELU by ", word_of(stated.model.gelu),
                                          ", as the code of TensorFlow checkpoints computes what "
                                          "is stated; --gelu states another form"));
   }

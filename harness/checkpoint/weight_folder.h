@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,9 @@ struct WeightFolder {
 /// What to read, and what the reader knows that the files do not say.
 struct FolderRequest {
   WeightRequest weights;
-  std::string stated_model;  // config.json or bert_config.json; "" = the one beside the weights
-  std::string vocab;         // "" = vocab.txt beside the weights, where there is one
-  std::string gelu;          // tanh or erf; "" = as stated
+  std::string stated_model;      // config.json or bert_config.json; "" = the one beside the weights
+  std::string vocab;             // "" = vocab.txt beside the weights, where there is one
+  std::optional<GeluForm> gelu;  // none = as stated
 };
 
 /// Reads weights with all that a folder of them needs. The tokenizer settings come from

@@ -54,7 +54,7 @@ LengthHistogram read_lengths(const std::string& path, World& world) {
 
 BenchModel bench_model(const Config& config) {
   const Dims dims = make_dims(config.model);
-  const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
+  const ParamTable table = make_param_table(dims, config.optimizer.decay_rule);
   return {.hidden = dims.H,
           .heads = dims.A,
           .feed_forward = dims.F,

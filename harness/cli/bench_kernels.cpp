@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ namespace {
 
 struct KernelOptions {
   std::vector<std::string> operations;
-  std::string dtype;
+  std::optional<Precision> dtype;
   std::string lengths;
   std::string json;
   std::string tune;  // of 1.0.0
@@ -66,7 +67,7 @@ struct Setting {
   BenchModel model = {};
   DType io = DType::kF32;
 
-  Contender contender(const std::string& attention, World& world) const {
+  Contender contender(CudaOptions::AttentionVariant attention, World& world) const {
     CudaConfig cuda = config.cuda;
     cuda.attention = attention;
     const int threads = cores.threads_for(config.train.threads_per_rank);
@@ -94,18 +95,19 @@ bool is_attention(const OpCase& op) { return op.operation.starts_with("attention
 /// attention, too. A kind that does not apply to the model is noted.
 std::vector<Contender> contenders(const Setting& setting, bool has_attention, World& world,
                                   std::vector<std::string>& notes) {
-  const std::string& asked = setting.config.cuda.attention;
+  using Variant = CudaOptions::AttentionVariant;
+  const Variant asked = setting.config.cuda.attention;
   const bool compares =
-      has_attention && asked == "auto" && setting.choice.kind == BackendChoice::Kind::kCuda;
+      has_attention && asked == Variant::kAuto && setting.choice.kind == BackendChoice::Kind::kCuda;
   std::vector<Contender> all;
-  all.push_back(setting.contender(compares ? "grouped" : asked, world));
+  all.push_back(setting.contender(compares ? Variant::kGrouped : asked, world));
   if (!compares) return all;
-  for (const char* kind : {"persistent", "split"}) {
+  for (const Variant kind : {Variant::kPersistent, Variant::kSplit}) {
     try {
       all.push_back(setting.contender(kind, world));
     } catch (const Error& error) {
       if (error.code != ExitCode::kUsage) throw;
-      notes.push_back(concat(kind, " is not measured: ", error.what()));
+      notes.push_back(concat(word_of(kind), " is not measured: ", error.what()));
     }
   }
   return all;
@@ -191,8 +193,10 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   }
   Setting setting{.config = config_for_ranks(command, world, BatchRule::kAnySize)};
   Config& config = setting.config;
-  if (!options.dtype.empty()) config.train.precision = options.dtype;
-  if (config.train.precision == "fp16") config.optimizer.loss_scale = "dynamic";  // fp16 wants one
+  if (options.dtype) config.train.precision = *options.dtype;
+  if (config.train.precision == Precision::kFp16) {
+    config.optimizer.loss_scale = LossScaling::kDynamic;  // fp16 needs one
+  }
   setting.choice = choose_backend(config.train, world);
   setting.cores = take_core_share(world, setting.choice.gpu_bus_id);
   setting.model = bench_model(config);
@@ -263,8 +267,10 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       kernels, "--op", options.operations, "NAME[,..]",
       "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
       .separated_by_commas();
-  add_word(kernels, "--dtype", options.dtype, {"bf16", "fp16", "fp32"},
-           "Short for train.precision");
+  add_choice<std::optional<Precision>>(
+      kernels, "--dtype", options.dtype,
+      {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}},
+      "Short for train.precision");
   add_count(kernels, "--tokens", options.tokens, "Live tokens of the batch (default {})", 1,
             int64_t{1} << 24);
   add_text(kernels, "--lengths", options.lengths, "FILE",

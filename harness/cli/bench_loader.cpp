@@ -66,9 +66,6 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
         "Most masked tokens of a sequence");
   count("--vocab-size", sizes.pipeline.limits.vocab_size, "Entries of the vocabulary");
   add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.pipeline.exchange,
-                              {{"off", ExchangePadding::kOff},
-                               {"allgather", ExchangePadding::kAllGather},
-                               {"lengths", ExchangePadding::kLengths}},
                               "How ranks even out their tokens (default lengths)");
 }
 

@@ -17,15 +17,13 @@ namespace fs = std::filesystem;
 
 struct RewriteOptions {
   FolderRequest request;
-  std::string missing_heads = "refuse";
   std::string output;
   bool encoder_only = false;
 };
 
 int rewrite(const RewriteOptions& options, FolderRequest request) {
   // What is not written need not be there.
-  const bool fresh = options.missing_heads == "fresh" || options.encoder_only;
-  request.weights.missing_heads = fresh ? MissingHeads::kFresh : MissingHeads::kRefuse;
+  if (options.encoder_only) request.weights.missing_heads = MissingHeads::kFresh;
   const WeightFolder folder = read_weight_folder(request);
   const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
   write_weight_folder(options.output, folder, heads);
@@ -36,8 +34,8 @@ int rewrite(const RewriteOptions& options, FolderRequest request) {
   }
   const ModelConfig& m = folder.model;
   std::cout << options.output << ": " << m.layers << " layers, " << m.hidden << " wide, " << m.heads
-            << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by " << m.gelu
-            << (folder.tokenizer.do_lower_case ? ", lower-cased" : ", cased")
+            << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by "
+            << word_of(m.gelu) << (folder.tokenizer.do_lower_case ? ", lower-cased" : ", cased")
             << (options.encoder_only ? ", without heads\n" : "\n");
   return 0;
 }
@@ -63,10 +61,11 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
   add_text(command, "--vocab", options.request.vocab, "FILE",
            "Vocabulary to copy (default: vocab.txt beside the weights); tokenizer_config.json "
            "beside it or beside the weights states whether the model is cased");
-  add_word(command, "--gelu", options.request.gelu, {"tanh", "erf"},
-           "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
-  add_word(command, "--missing-heads", options.missing_heads, {"refuse", "fresh"},
-           "What to do where pooler or heads are missing (default refuse)");
+  add_choice<GeluForm>(
+      command, "--gelu", options.request.gelu,
+      "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
+  add_choice<MissingHeads>(command, "--missing-heads", options.request.weights.missing_heads,
+                           "What to do where pooler or heads are missing (default refuse)");
 }
 
 bool is_run(const std::string& path) { return fs::is_directory(fs::path(path) / "ckpt"); }

@@ -28,7 +28,7 @@ ReportJson keys_json(LoadedConfig loaded) {
   for (const Key& key : config_keys()) {
     const std::string path(key.path);
     ReportJson& entry = keys[path];
-    std::visit([&](const auto* value) { entry["value"] = *value; }, key.field(loaded.config));
+    std::visit([&](const auto& value) { entry["value"] = *value; }, key.field(loaded.config));
     entry["origin"] = loaded.origins.at(path);
   }
   return {{"keys", keys}};

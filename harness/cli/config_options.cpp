@@ -61,7 +61,7 @@ constexpr std::array kShortOptions{
 // "N", "X", "cpu|cuda": what stands for the value in help.
 std::string type_text(const ShortOption& option, const Key& key) {
   if (!option.type.empty()) return std::string(option.type);
-  if (!key.words.empty()) return joined(key.words, "|");
+  if (const auto words = allowed_words(key); !words.empty()) return joined(words, "|");
   return type_name(key) == "integer" ? "N" : "X";
 }
 

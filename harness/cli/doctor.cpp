@@ -53,8 +53,9 @@ void add_doctor_command(CLI::App& program, Chosen& chosen) {
                     "launch/run_mpirun.sh --hosts a:8,b:8 doctor",
                     "srun --mpi=pmix bertha doctor --json doctor.json"}});
   DoctorOptions& options = set_action<DoctorOptions>(doctor, chosen, run_doctor);
-  add_word(doctor, "--backend", options.measure.backend, {"auto", "cpu", "cuda"},
-           "Device to check; auto = cuda when built in and a GPU is present (default auto)");
+  add_choice<ComputeBackend>(
+      doctor, "--backend", options.measure.backend,
+      "Device to check; auto = cuda when built in and a GPU is present (default auto)");
   add_text(doctor, "-o,--output-dir", options.measure.output_dir, "DIR",
            "Folder of the job's checkpoints, to be checked for space and speed");
   add_json(doctor, options.json);

@@ -128,11 +128,4 @@ void add_choice(CLI::App& command, const std::string& name, const std::vector<st
   command.add_option_function<std::string>(name, take_word, doc)->type_name(shown);
 }
 
-void add_word(CLI::App& command, const std::string& name, std::string& value,
-              const std::vector<std::string>& words, const std::string& doc) {
-  Choices<std::string> choices;
-  for (const std::string& word : words) choices.emplace_back(word, word);
-  add_choice(command, name, value, choices, doc);
-}
-
 }  // namespace bertha

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/config/choices.h"
+
 // Declared here because including CLI11 adds seconds to the compilation of each file.
 namespace CLI {
 class App;
@@ -93,8 +95,12 @@ void add_choice(CLI::App& command, const std::string& name, Value& value,
       doc);
 }
 
-/// The same where the word itself is the value.
-void add_word(CLI::App& command, const std::string& name, std::string& value,
-              const std::vector<std::string>& words, const std::string& doc);
+/// The same with all words of an enumeration of the configuration.
+template <Choice Enum, class Value>
+void add_choice(CLI::App& command, const std::string& name, Value& value, const std::string& doc) {
+  add_choice(
+      command, name, {kChoiceWords<Enum>.begin(), kChoiceWords<Enum>.end()},
+      [&value](size_t place) { value = static_cast<Enum>(place); }, doc);
+}
 
 }  // namespace bertha

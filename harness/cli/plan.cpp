@@ -203,7 +203,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
   PlanRequest request{.config = load_from_options(command).config, .ranks = options.ranks};
   check_config(request.config, static_cast<int>(options.ranks));
   const TrainConfig& train = request.config.train;
-  request.on_gpu = train.backend != "cpu" || !limit.empty();
+  request.on_gpu = train.backend != ComputeBackend::kCpu || !limit.empty();
   request.ranks_per_node = options.ranks_per_node;
   if (request.on_gpu && request.ranks_per_node == 0) request.ranks_per_node = kGpusPerNode;
   request.io = planned_io(train, request.on_gpu);
@@ -239,7 +239,7 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
   json["eval_seqs"] = eval_seqs(request.config);
   json["token_length_histogram"] = data.lengths;
   for (const Key& key : config_keys()) {
-    std::visit([&](const auto* value) { json["config"][std::string(key.path)] = *value; },
+    std::visit([&](const auto& value) { json["config"][std::string(key.path)] = *value; },
                key.field(request.config));
   }
   write_json_report(options.json, "plan", code, json);

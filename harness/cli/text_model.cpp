@@ -162,8 +162,8 @@ void add_text_model_options(CLI::App& command, TextModelOptions& options) {
            "config.json or bert_config.json (default: the one beside the weights)");
   add_text(command, "--vocab", options.request.vocab, "FILE",
            "Vocabulary (default: vocab.txt beside the weights)");
-  add_word(command, "--backend", options.backend, {"cpu", "cuda", "auto"},
-           "Where it runs (default cpu); auto = cuda where a GPU answers");
+  add_choice<ComputeBackend>(command, "--backend", options.backend,
+                             "Where it runs (default cpu); auto = cuda where a GPU answers");
   add_choice<DType>(command, "--precision", options.io,
                     {{"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
                     "Of weights and activations (default fp32; the CPU has no other)");

@@ -19,7 +19,7 @@ namespace bertha {
 /// Which model a command runs lines of text through, and where.
 struct TextModelOptions {
   FolderRequest request;
-  std::string backend = "cpu";  // as train.backend
+  ComputeBackend backend = ComputeBackend::kCpu;
   DType io = DType::kF32;
 };
 /// --checkpoint, --model-config, --vocab, --backend and --precision.

@@ -149,20 +149,20 @@ std::string describe(Grouping grouping, const NodeSizes& nodes) {
 
 }  // namespace
 
-Grouping plan_grouping(const std::string& shard_group, const NodeSizes& nodes) {
+Grouping plan_grouping(ShardGroup shard_group, const NodeSizes& nodes) {
   const bool is_one_node = nodes.ranks == nodes.largest;
   const bool are_equal = nodes.smallest == nodes.largest;
-  if (shard_group == "node" && !are_equal) {
+  if (shard_group == ShardGroup::kNode && !are_equal) {
     fail(ExitCode::kUsage, "optimizer.shard_group is node, but nodes have ", nodes.smallest, " to ",
          nodes.largest, " ranks, want as many on each; start equally many, or set it to world.");
   }
   if (is_one_node) return Grouping::kFlat;
-  if (shard_group == "node") return Grouping::kNode;
+  if (shard_group == ShardGroup::kNode) return Grouping::kNode;
   if (!are_equal || nodes.largest == 1) return Grouping::kFlat;
-  return shard_group == "auto" ? Grouping::kNode : Grouping::kTwoLevels;
+  return shard_group == ShardGroup::kAuto ? Grouping::kNode : Grouping::kTwoLevels;
 }
 
-Grouping choose_grouping(const std::string& shard_group, World& world) {
+Grouping choose_grouping(ShardGroup shard_group, World& world) {
   if (world.node_size() == world.size()) return Grouping::kFlat;  // so it is on every rank
   const NodeSizes nodes{.ranks = world.size(),
                         .smallest = -world.agree_max(-world.node_size()),

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "harness/comm/world.h"
+#include "harness/config/choices.h"
 #include "kernels/base/device.h"
 #include "kernels/collectives.h"
 
@@ -30,10 +31,10 @@ struct NodeSizes {
 /// there are such nodes, else kFlat.
 ///
 /// Errors    Error(kUsage): node where nodes differ in size.
-Grouping plan_grouping(const std::string& shard_group, const NodeSizes& nodes);
+Grouping plan_grouping(ShardGroup shard_group, const NodeSizes& nodes);
 
 /// plan_grouping for the nodes of this world; all ranks call it. Rank 0 logs it for several nodes.
-Grouping choose_grouping(const std::string& shard_group, World& world);
+Grouping choose_grouping(ShardGroup shard_group, World& world);
 
 /// What some collectives connect: all ranks, those of a node, or ranks of several nodes while
 /// others serve the ranks of a node.

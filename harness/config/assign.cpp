@@ -92,9 +92,14 @@ struct Assign {
   }
 
   std::string operator()(std::string* field) const {
-    const auto& words = key.words;
-    if (!words.empty() && std::ranges::find(words, text) == words.end()) {
-      const std::vector<std::string> candidates(words.begin(), words.end());
+    *field = text;
+    return "";
+  }
+
+  std::string operator()(const ChoiceRef& choice) const {
+    const auto found = std::ranges::find(choice.words, text);
+    if (found == choice.words.end()) {
+      const std::vector<std::string> candidates(choice.words.begin(), choice.words.end());
       // Other names of the same thing; by its letters gpu is nearest to cpu.
       static const std::map<std::string, std::string> kAliases{
           {"gpu", "cuda"}, {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
@@ -104,7 +109,7 @@ struct Assign {
       return concat("found \"", shortened(text), "\", want ", allowed_values(key),
                     near.empty() ? "" : "; did you mean " + near + "?");
     }
-    *field = text;
+    choice.set(choice.field, static_cast<size_t>(found - choice.words.begin()));
     return "";
   }
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -59,16 +58,16 @@ void check_synthetic(const DataConfig& data, std::vector<std::string>& errors) {
 /// What only kernels of sm_90a compute, asked for together with other kernels.
 void check_kernels(const Config& config, std::vector<std::string>& errors) {
   const CudaConfig& cuda = config.cuda;
-  if (cuda.kernels != "portable") return;
-  for (const auto& [key, value, unable] :
-       {std::tuple("train.precision", config.train.precision, "fp8"),
-        {"cuda.attention", cuda.attention, "persistent"},
-        {"cuda.attention", cuda.attention, "split"},
-        {"cuda.gelu_gemms", cuda.gelu_gemms, "own"}}) {
-    if (value != unable) continue;
-    errors.push_back(concat(key, " = ", value, " needs kernels of sm_90a, and cuda.kernels is ",
-                            "portable; set one of them to auto"));
-  }
+  if (cuda.kernels != CudaKernels::kPortable) return;
+  const auto refuse = [&](const char* key, auto value, auto unable) {
+    if (value != unable) return;
+    errors.push_back(concat(key, " = ", word_of(value), " needs kernels of sm_90a, and ",
+                            "cuda.kernels is portable; set one of them to auto"));
+  };
+  refuse("train.precision", config.train.precision, Precision::kFp8);
+  refuse("cuda.attention", cuda.attention, CudaOptions::AttentionVariant::kPersistent);
+  refuse("cuda.attention", cuda.attention, CudaOptions::AttentionVariant::kSplit);
+  refuse("cuda.gelu_gemms", cuda.gelu_gemms, CudaOptions::GeluGemms::kOwn);
 }
 
 void check_checkpoints(const CheckpointConfig& checkpoint, std::vector<std::string>& errors) {
@@ -126,14 +125,14 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
 }
 
 void check_optimizer(const Config& config, std::vector<std::string>& errors) {
-  const std::string& spike = config.optimizer.gradient_spike;
-  if (spike != "warn" && config.optimizer.clip == "before") {
+  const GradientSpike spike = config.optimizer.gradient_spike;
+  if (spike != GradientSpike::kWarn && config.optimizer.clip == ClipTime::kBefore) {
     errors.push_back(
-        concat("optimizer.gradient_spike = ", spike,
+        concat("optimizer.gradient_spike = ", word_of(spike),
                " finds no spike with optimizer.clip = before, which limits each rank's norm before "
                "it is known; write optimizer.clip: after"));
   }
-  if (spike == "rewind" && config.checkpoint.every_steps == 0) {
+  if (spike == GradientSpike::kRewind && config.checkpoint.every_steps == 0) {
     errors.push_back(
         "optimizer.gradient_spike = rewind goes back to checkpoints, and "
         "checkpoint.every_steps = 0 makes none; write how many steps it may go back");
@@ -142,16 +141,16 @@ void check_optimizer(const Config& config, std::vector<std::string>& errors) {
 
 /// A log must not claim "closed" for a run with another optimizer or another loss.
 void check_division(const Config& config, std::vector<std::string>& errors) {
-  if (config.mlperf.division != "closed") return;
+  if (config.mlperf.division != Division::kClosed) return;
   if (config.data.synthetic || config.train.overfit_one_batch) return;  // their logs say open
   if (!config.optimizer.trust_ratio) {
     errors.push_back(
         "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
         "mlperf.division: open");
   }
-  if (config.optimizer.gradient_spike != "warn") {
+  if (config.optimizer.gradient_spike != GradientSpike::kWarn) {
     errors.push_back(
-        concat("optimizer.gradient_spike = ", config.optimizer.gradient_spike,
+        concat("optimizer.gradient_spike = ", word_of(config.optimizer.gradient_spike),
                " leaves out updates, which the closed division does not; write mlperf.division: "
                "open"));
   }

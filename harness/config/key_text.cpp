@@ -2,7 +2,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <type_traits>
 
 #include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
@@ -25,7 +24,7 @@ std::string bound_text(double value) {
 }
 
 // Double quotes always: a name such as "no" or "1" must stay a text when read back.
-std::string quoted(const std::string& text) {
+std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -39,6 +38,14 @@ std::string quoted(const std::string& text) {
   }
   return out + '"';
 }
+
+struct ValueText {
+  std::string operator()(const int64_t* field) const { return std::to_string(*field); }
+  std::string operator()(const double* field) const { return number_text(*field); }
+  std::string operator()(const bool* field) const { return *field ? "true" : "false"; }
+  std::string operator()(const std::string* field) const { return quoted(*field); }
+  std::string operator()(const ChoiceRef& field) const { return quoted(*field); }
+};
 
 std::string_view last_part(std::string_view path) {
   const size_t dot = path.rfind('.');
@@ -71,15 +78,9 @@ std::string nearest_key(std::string_view path) {
 
 std::string type_name(const Key& key) {
   Config config;
-  return std::visit(
-      [](auto* field) -> std::string {
-        using Field = std::remove_pointer_t<decltype(field)>;
-        if constexpr (std::is_same_v<Field, int64_t>) return "integer";
-        if constexpr (std::is_same_v<Field, double>) return "number";
-        if constexpr (std::is_same_v<Field, bool>) return "true or false";
-        return "text";
-      },
-      key.field(config));
+  // In the order of FieldRef.
+  constexpr std::array kNames = {"integer", "number", "true or false", "text", "text"};
+  return kNames.at(key.field(config).index());
 }
 
 std::string unit_name(Unit unit) {
@@ -88,8 +89,15 @@ std::string unit_name(Unit unit) {
   return kNames[static_cast<size_t>(unit)];
 }
 
+std::span<const std::string_view> allowed_words(const Key& key) {
+  Config config;
+  const FieldRef field = key.field(config);
+  const auto* const choice = std::get_if<ChoiceRef>(&field);
+  return choice == nullptr ? std::span<const std::string_view>() : choice->words;
+}
+
 std::string allowed_values(const Key& key) {
-  if (!key.words.empty()) return joined(key.words, " | ");
+  if (const auto words = allowed_words(key); !words.empty()) return joined(words, " | ");
   const Range& range = key.range;
   if (range.low == range.high) return "";
   const std::string low = range.low_open ? "above " + bound_text(range.low) : bound_text(range.low);
@@ -104,15 +112,7 @@ std::string allowed_values(const Key& key) {
 
 std::string value_text(const Key& key, const Config& config) {
   Config copy = config;
-  return std::visit(
-      [](auto* field) -> std::string {
-        using Field = std::remove_pointer_t<decltype(field)>;
-        if constexpr (std::is_same_v<Field, int64_t>) return std::to_string(*field);
-        if constexpr (std::is_same_v<Field, double>) return number_text(*field);
-        if constexpr (std::is_same_v<Field, bool>) return *field ? "true" : "false";
-        if constexpr (std::is_same_v<Field, std::string>) return quoted(*field);
-      },
-      key.field(copy));
+  return std::visit(ValueText{}, key.field(copy));
 }
 
 }  // namespace bertha

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,8 +11,25 @@
 
 namespace bertha {
 
+/// A field of an enumeration: the place of its value in the list of words.
+struct ChoiceRef {
+  template <Choice Enum>
+  ChoiceRef(Enum* choice)
+      : words(kChoiceWords<Enum>),
+        field(choice),
+        get([](const void* from) { return static_cast<size_t>(*static_cast<const Enum*>(from)); }),
+        set([](void* to, size_t place) { *static_cast<Enum*>(to) = static_cast<Enum>(place); }) {}
+
+  std::string_view operator*() const { return words[get(field)]; }
+
+  std::span<const std::string_view> words;
+  void* field;
+  size_t (*get)(const void* field);
+  void (*set)(void* field, size_t place);
+};
+
 /// Pointer to the field of a key in a Config.
-using FieldRef = std::variant<int64_t*, double*, bool*, std::string*>;
+using FieldRef = std::variant<int64_t*, double*, bool*, std::string*, ChoiceRef>;
 
 /// The unit of a number. Counts take 64k and 1.5M, minutes take 90m and 2h.
 enum class Unit : uint8_t { kNone, kTokens, kSeqs, kSteps, kMinutes };
@@ -34,8 +52,7 @@ struct Key {
   std::string_view path;  // "train.seed"
   FieldRef (*field)(Config&);
   Unit unit = Unit::kNone;
-  Range range;                          // numbers
-  std::vector<std::string_view> words;  // texts: the allowed ones; empty = any text
+  Range range;  // numbers
   std::string_view doc;
 };
 
@@ -55,6 +72,8 @@ std::string nearest_key(std::string_view path);
 std::string type_name(const Key& key);
 /// "steps", "" without unit.
 std::string unit_name(Unit unit);
+/// The allowed words of an enumeration; empty for other keys.
+std::span<const std::string_view> allowed_words(const Key& key);
 /// "1 to 256", "0 or more, below 1", "off | dynamic"; empty without a restriction.
 std::string allowed_values(const Key& key);
 /// The current value as YAML would write it; numbers read back to the same bits.

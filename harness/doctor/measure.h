@@ -3,13 +3,14 @@
 #include <string>
 
 #include "harness/comm/world.h"
+#include "harness/config/choices.h"
 #include "harness/doctor/rank_facts.h"
 
 namespace bertha {
 
 struct MeasureOptions {
-  std::string backend = "auto";  // as train.backend
-  std::string output_dir = "";   // "" = not measured
+  ComputeBackend backend = ComputeBackend::kAuto;
+  std::string output_dir = "";  // "" = not measured
 };
 
 /// Measures this rank beside all others. All ranks call it with the same options.

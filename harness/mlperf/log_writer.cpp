@@ -73,8 +73,8 @@ void MlperfLog::init_start(const Config& config) {
 void MlperfLog::facts_of_submission(const Config& config) {
   point("submission_benchmark", "bert");
   point("submission_org", config.mlperf.submission_org);
-  point("submission_division", config.mlperf.division);
-  point("submission_status", config.mlperf.status);
+  point("submission_division", word_of(config.mlperf.division));
+  point("submission_status", word_of(config.mlperf.status));
   point("submission_platform", config.mlperf.submission_platform);
 }
 

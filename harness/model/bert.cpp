@@ -417,7 +417,7 @@ void Bert::set_scale_exponents(const std::vector<int>& exponents) {
 void Bert::weights_changed() { state_->has_weight_copies = false; }
 
 Activation gelu_of(const ModelConfig& config) {
-  return config.gelu == "erf" ? Activation::kGelu : Activation::kGeluTanh;
+  return config.gelu == GeluForm::kErf ? Activation::kGelu : Activation::kGeluTanh;
 }
 
 int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,

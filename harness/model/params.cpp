@@ -164,15 +164,6 @@ void initialize_param(const ParamInfo& param, double stddev, uint64_t seed, floa
 
 }  // namespace
 
-DecayRule parse_decay_rule(const std::string& text) {
-  if (text == "reference") return DecayRule::kReference;
-  if (text == "nvidia_fmha") return DecayRule::kNvidiaFmha;
-  if (text == "nvidia_te") return DecayRule::kNvidiaTe;
-  if (text == "baidu") return DecayRule::kBaidu;
-  fail(ExitCode::kUsage, "optimizer.decay_rule is \"", text,
-       "\", want reference, nvidia_fmha, nvidia_te or baidu; correct it in the config.");
-}
-
 const ParamInfo& ParamTable::find(const std::string& name) const {
   const auto found = std::ranges::find_if(params, [&](const auto& p) { return p.name == name; });
   BERTHA_CHECK(found != params.end(), "no parameter is named \"", name, "\"");

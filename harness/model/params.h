@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/config/config.h"
 #include "harness/model/dims.h"
 #include "kernels/base/view.h"
 
@@ -21,16 +22,6 @@ enum class ParamClass : uint8_t {
   kHeadLnGamma,       // LayerNorm of the masked-token head
   kLnBias,
 };
-
-/// Which tensors get weight decay and the trust ratio, and whether query, key and value, which are
-/// one tensor here, are one or three parameters there: each has a trust ratio of its own.
-enum class DecayRule : uint8_t {
-  kReference,   // all but LayerNorm and biases; three
-  kNvidiaFmha,  // reference, and the QKV bias; three
-  kNvidiaTe,    // reference, and the gamma of the attention LayerNorm; one
-  kBaidu,       // reference, and the QKV bias and both LayerNorm gammas of every layer; one
-};
-DecayRule parse_decay_rule(const std::string& text);
 
 /// One tensor of the flat parameter buffer.
 struct ParamInfo {

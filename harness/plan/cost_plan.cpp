@@ -55,7 +55,7 @@ bool may_copy(const PlanRequest& request) {
   const NodeSizes nodes = nodes_of(request);
   const bool are_apart = nodes.ranks > nodes.largest && grouping_of(request) == Grouping::kFlat;
   return request.on_gpu && nodes.largest > 1 && nodes.largest <= kMostCopyRanks && !are_apart &&
-         request.config.cuda.exchange != "nccl";
+         request.config.cuda.exchange != GradientExchange::kNccl;
 }
 
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,
@@ -83,7 +83,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   }
   if (may_copy(request)) {
     const OptimizerConfig& optimizer = request.config.optimizer;
-    const bool sends_ahead = optimizer.clip == "before" && optimizer.max_gradient_norm > 0;
+    const bool sends_ahead = optimizer.clip == ClipTime::kBefore && optimizer.max_gradient_norm > 0;
     memory.push_back(
         {"gradients that arrive",
          CopyOptions{}.staging_bytes + (sends_ahead ? shards.flat_elements * io_bytes : 0)});
@@ -92,7 +92,8 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
     const CudaConfig& cuda = request.config.cuda;
-    if (cuda.graphs == "auto" && cuda.attention != "grouped" && cuda.kernels != "portable") {
+    if (cuda.graphs == CudaGraphs::kAuto && cuda.kernels != CudaKernels::kPortable &&
+        cuda.attention != CudaOptions::AttentionVariant::kGrouped) {
       memory.push_back({"CUDA graphs", kGraphNodeBytes * kKernelsOfLayer * kSizesOfBatches *
                                            request.config.model.layers});
     }
@@ -111,7 +112,7 @@ int64_t sum_of(const std::vector<MemoryClass>& memory) {
 }
 
 ParamTable table_of(const Config& config) {
-  return make_param_table(make_dims(config.model), parse_decay_rule(config.optimizer.decay_rule));
+  return make_param_table(make_dims(config.model), config.optimizer.decay_rule);
 }
 
 int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {

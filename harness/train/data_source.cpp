@@ -98,7 +98,7 @@ SyntheticSteps synthetic_steps(const Config& config, int num_ranks) {
           .vocab_size = config.model.vocab_size,
           .global_batch_seqs = config.train.global_batch_seqs,
           .micro_batches_per_step = config.train.accumulation_steps,
-          .exchange = parse_exchange(config.data.exchange_padding),
+          .exchange = config.data.exchange_padding,
           .seed = static_cast<uint64_t>(config.train.seed),
           .num_ranks = num_ranks};
 }

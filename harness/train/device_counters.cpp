@@ -29,18 +29,18 @@ void note_spike(TrainingRun& run, const Spike& spike) {
 void tell_of_spikes(TrainingRun& run, const LambState& lamb) {
   const int64_t spikes = lamb.spikes - std::exchange(run.known_spikes, lamb.spikes);
   if (spikes <= 0) return;
-  const std::string& rule = run.config.optimizer.gradient_spike;
+  const bool warns = run.config.optimizer.gradient_spike == GradientSpike::kWarn;
   note_spike(run, {.first_step = lamb.last_spike_step, .last_step = lamb.last_spike_step});
   const double norm = static_cast<double>(lamb.last_spike_norm);
   const double usual = static_cast<double>(lamb.last_spike_usual);
   run.reporter->warning(concat(
       "the gradient norm of step ", grouped_text(lamb.last_spike_step), " was ", scaled_text(norm),
       ", ", fixed_text(norm / usual, 1), " times the usual ", scaled_text(usual),
-      rule == "warn" ? "; its update was made" : "; its update was skipped",
+      warns ? "; its update was made" : "; its update was skipped",
       spikes > 1 ? concat(", the last of ", spikes, " such steps since the last record") : "",
-      rule == "warn" ? ". Where losses jump after it, set optimizer.gradient_spike to skip or "
-                       "rewind, or lower optimizer.base_learning_rate"
-                     : ""));
+      warns ? ". Where losses jump after it, set optimizer.gradient_spike to skip or "
+              "rewind, or lower optimizer.base_learning_rate"
+            : ""));
 }
 
 /// A record of the usual loss ends at the same steps wherever the process began.

@@ -72,7 +72,7 @@ struct GlobalBatch {
 };
 
 void write_weights(const Config& config, const Dims& dims, const std::string& path) {
-  const ParamTable table = make_param_table(dims, parse_decay_rule(config.optimizer.decay_rule));
+  const ParamTable table = make_param_table(dims, config.optimizer.decay_rule);
   const FirstWeights first = first_weights(config, table, dims);
   for (const std::string& note : first.notes) log_line(LogLevel::kWarning, note);
   write_weight_file(path, hugging_face_names(table, dims), first.flat.data());
@@ -85,7 +85,7 @@ void dump_batches(const Config& config, const DumpOptions& options) {
     fail(ExitCode::kUsage, "--steps is ", options.steps, ", but train.max_steps is ",
          config.train.max_steps, ": the run has no more batches; set train.max_steps higher.");
   }
-  if (config.data.order == "published") {
+  if (config.data.order == SampleOrder::kPublished) {
     log_line(
         LogLevel::kWarning,
         "data.order is published, so that batches depend on the number of ranks: these are the "

@@ -111,9 +111,11 @@ int finish_run(TrainingRun& run, Stop stop) {
   run.most_skips_in_a_row = lamb.most_skips_in_a_row;
   if (is_numeric_failure(run)) {
     return finish_numeric(
-        run, concat(lamb.most_skips_in_a_row,
-                    " updates in a row were skipped: their gradient was not finite",
-                    run.config.optimizer.gradient_spike != "warn" ? " or its norm a spike." : "."));
+        run,
+        concat(lamb.most_skips_in_a_row,
+               " updates in a row were skipped: their gradient was not finite",
+               run.config.optimizer.gradient_spike != GradientSpike::kWarn ? " or its norm a spike."
+                                                                           : "."));
   }
 
   if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);

@@ -5,19 +5,19 @@
 namespace bertha {
 
 DType planned_io(const TrainConfig& config, bool on_gpu) {
-  if (config.precision == "fp32") return DType::kF32;
-  if (config.precision == "fp16") return DType::kF16;
-  if (config.precision == "bf16") return DType::kBF16;
+  if (config.precision == Precision::kFp32) return DType::kF32;
+  if (config.precision == Precision::kFp16) return DType::kF16;
+  if (config.precision == Precision::kBf16) return DType::kBF16;
   return on_gpu ? DType::kBF16 : DType::kF32;
 }
 
 DType choose_io(const Config& config, const Device& device) {
   const DType io = planned_io(config.train, device.has_io(DType::kBF16));
   if (!device.has_io(io)) {
-    fail(ExitCode::kUsage, "train.precision is ", config.train.precision, ", which ",
+    fail(ExitCode::kUsage, "train.precision is ", word_of(config.train.precision), ", which ",
          device.description(), " does not train in; set it to auto or fp32.");
   }
-  if (io == DType::kF16 && config.optimizer.loss_scale == "off") {
+  if (io == DType::kF16 && config.optimizer.loss_scale == LossScaling::kOff) {
     fail(ExitCode::kUsage,
          "train.precision is fp16 and optimizer.loss_scale is off: small gradients would become "
          "zero; set optimizer.loss_scale to dynamic, or train.precision to bf16.");
@@ -32,7 +32,7 @@ DType choose_io(const Config& config, const Device& device) {
   return io;
 }
 
-bool has_fp8_gemms(const TrainConfig& config) { return config.precision == "fp8"; }
+bool has_fp8_gemms(const TrainConfig& config) { return config.precision == Precision::kFp8; }
 
 std::string precision_text(DType io, const TrainConfig& config) {
   return concat(name(io), has_fp8_gemms(config) ? " with fp8 GEMMs" : "");

@@ -68,8 +68,8 @@ void check_data_position(const DataPosition& saved, const DataPosition& configur
                          const Config& config, const std::string& checkpoint) {
   check_same(checkpoint, "train.global_batch_seqs", configured.global_batch_seqs,
              saved.global_batch_seqs);
-  check_same(checkpoint, "data.order", configured.order, saved.order);
-  if (configured.order == "windowed") {  // the published order knows no windows
+  check_same(checkpoint, "data.order", word_of(configured.order), word_of(saved.order));
+  if (configured.order == SampleOrder::kWindowed) {  // the published order knows no windows
     check_same(checkpoint, "data.window_shards", configured.window_shards, saved.window_shards);
   } else if (saved.ranks > 0) {
     check_same(checkpoint, "train.accumulation_steps", configured.micro_batches,
@@ -205,7 +205,7 @@ void begin_or_go_on(TrainingRun& run) {
       world.broadcast(joined(parts, "\n", [](const std::string* part) { return *part; }), 0));
   for (std::string* part : parts) std::getline(lines, *part);
   const TrainConfig& train = run.config.train;
-  const bool is_published = run.config.data.order == "published";
+  const bool is_published = run.config.data.order == SampleOrder::kPublished;
   position.global_batch_seqs = train.global_batch_seqs;
   position.order = run.config.data.order;
   position.window_shards = run.config.data.window_shards;

@@ -39,7 +39,9 @@ void open_batches(TrainingRun& run) {
 
 }  // namespace
 
-bool goes_back(const TrainingRun& run) { return run.config.optimizer.gradient_spike == "rewind"; }
+bool goes_back(const TrainingRun& run) {
+  return run.config.optimizer.gradient_spike == GradientSpike::kRewind;
+}
 
 bool finds_spike(TrainingRun& run) {
   if (run.probed_state.step != run.state.step) capture_probe(run, false);

@@ -54,8 +54,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
       io(choose_io(run_config, *backend.device)),
       dims(make_dims(run_config.model)),
       kernels(describe_kernels(*this, options)),
-      table(make_param_table(dims, parse_decay_rule(run_config.optimizer.decay_rule),
-                             run_config.train.nsp_weight)) {
+      table(make_param_table(dims, run_config.optimizer.decay_rule, run_config.train.nsp_weight)) {
   if (options.time_operations) {
     auto timed =
         std::make_unique<TimedOps>(std::move(backend.ops), *backend.device, *backend.stream);
@@ -134,27 +133,20 @@ SampleLimits sample_limits(const Config& config) {
           .vocab_size = config.model.vocab_size};
 }
 
-ExchangePadding parse_exchange(const std::string& word) {
-  if (word == "off") return ExchangePadding::kOff;
-  if (word == "allgather") return ExchangePadding::kAllGather;
-  return ExchangePadding::kLengths;
-}
-
 PipelineOptions pipeline_options(const Config& config, int64_t first_step) {
   const std::vector<std::string> shards = list_shards(config.data.train);
-  return {
-      .shards = shards,
-      .shard_xxh3 = known_hashes(config, shards),
-      .limits = sample_limits(config),
-      .global_batch_seqs = config.train.global_batch_seqs,
-      .micro_batches_per_step = config.train.accumulation_steps,
-      .seed = static_cast<uint64_t>(config.train.seed),
-      .order = config.data.order == "published" ? SampleOrder::kPublished : SampleOrder::kWindowed,
-      .window_shards = config.data.window_shards,
-      .exchange = parse_exchange(config.data.exchange_padding),
-      .prefetch_steps = config.data.prefetch_steps,
-      .first_step = first_step,
-      .num_steps = std::max<int64_t>(config.train.max_steps - first_step, 0)};
+  return {.shards = shards,
+          .shard_xxh3 = known_hashes(config, shards),
+          .limits = sample_limits(config),
+          .global_batch_seqs = config.train.global_batch_seqs,
+          .micro_batches_per_step = config.train.accumulation_steps,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .order = config.data.order,
+          .window_shards = config.data.window_shards,
+          .exchange = config.data.exchange_padding,
+          .prefetch_steps = config.data.prefetch_steps,
+          .first_step = first_step,
+          .num_steps = std::max<int64_t>(config.train.max_steps - first_step, 0)};
 }
 
 EvalOptions eval_options(const Config& config) {
@@ -167,8 +159,7 @@ EvalOptions eval_options(const Config& config) {
 }
 
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {
-  const bool local = config.train.loss_mean == "local";
-  return {.loss_mean = local ? LossMeanRule::kLocal : LossMeanRule::kGlobal,
+  return {.loss_mean = config.train.loss_mean,
           .nsp_weight = config.train.nsp_weight,
           .dropout_seed = derive_seed(seed, 1, static_cast<uint64_t>(world.rank())),
           .num_ranks = world.size()};

@@ -68,8 +68,6 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
 /// Rows for the largest training or evaluation micro-batch.
 BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 
-/// A word of data.exchange_padding.
-ExchangePadding parse_exchange(const std::string& word);
 PipelineOptions pipeline_options(const Config& config, int64_t first_step);
 EvalOptions eval_options(const Config& config);
 

@@ -147,7 +147,8 @@ OpenPipeline plan_batches(const TrainingRun& run) {
 TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
   TrainingRun run{.config = config, .plan = make_run_plan(config), .world = &world};
   if (config.data.synthetic || config.train.overfit_one_batch) {
-    run.config.mlperf.division = "open";  // the records must not claim rules that it cannot keep
+    run.config.mlperf.division =
+        Division::kOpen;  // the records must not claim rules that it cannot keep
     run.config.train.target_accuracy = 0;
   }
   open_folder(run);

@@ -3,17 +3,12 @@
 #include <cstdint>
 
 #include "data/pipeline/batch.h"
+#include "harness/config/choices.h"
 #include "harness/model/bert.h"
 #include "harness/optim/optimizer.h"
 #include "harness/train/timers.h"
 
 namespace bertha {
-
-/// Over what the losses of a step are averaged.
-enum class LossMeanRule : uint8_t {
-  kGlobal,  // all masked tokens (sequences) of the step: the same for every number of ranks
-  kLocal,   // mean over ranks and micro-batches of their own means, as published
-};
 
 struct StepSettings {
   LossMeanRule loss_mean = LossMeanRule::kGlobal;

@@ -10,7 +10,7 @@ namespace bertha {
 /// the measured best.
 struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
-  enum class EmbeddingGradient { kAtomic, kSorted };
+  enum class EmbeddingGradient { kSorted, kAtomic };
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
   /// Attention kernels. Grouped: a launch per length bucket, on side streams. Persistent: one
   /// launch over sequences and heads. Split: the same over parts of sequences. attention/choice.h
@@ -20,7 +20,7 @@ struct CudaOptions {
   /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
   /// fp8 passes behind its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
   /// and what auto means.
-  enum class GeluGemms { kAuto, kLibrary, kOwn };
+  enum class GeluGemms { kAuto, kOwn, kLibrary };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a truncated one, is ignored with a warning.

@@ -26,7 +26,7 @@ DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)")
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b|\bsetenv\s*\(|\bputenv\s*\(")
 PARSER = re.compile(r"\b\w*[Jj]son::(?:parse|accept|sax_parse)\s*\(")
 # A declaration at the start of a line is at namespace scope, because nothing there is indented.
-KEYWORDS = r"(?!(?:using|typedef|return|namespace|class|struct|enum|union|template|friend|extern|goto|case)\b)"
+KEYWORDS = r"(?!(?:using|typedef|return|namespace|class|struct|enum|union|template|friend|extern|goto|case|concept)\b)"
 GLOBAL = re.compile(
     r"^" + KEYWORDS + r"(?:(?:static|inline|thread_local)\s+)*[A-Za-z_][\w:]*(?:<.*>)?[\s*&]+"
     r"\w+(?:\[[^\]]*\])*\s*(?:=[^=].*|\{.*)?;?$"

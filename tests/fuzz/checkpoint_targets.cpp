@@ -213,7 +213,7 @@ void read_config_json(const std::string& bytes) {
 
 std::vector<std::string> config_seeds() {
   ModelConfig erf;
-  erf.gelu = "erf";
+  erf.gelu = GeluForm::kErf;
   return {hugging_face_config(ModelConfig{}), hugging_face_config(erf, ModelHeads::kNone),
           R"({"attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_size": 64,
   "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 256,
@@ -234,7 +234,7 @@ std::vector<std::string> state_seeds() {
                       .samples_trained = 448 * 40,
                       .seed = ~uint64_t{0},
                       .data = {.global_batch_seqs = 448,
-                               .order = "windowed",
+                               .order = SampleOrder::kWindowed,
                                .window_shards = 5,
                                .identity = "0123456789abcdef"},
                       .lamb = {},

@@ -17,25 +17,25 @@ using ::testing::StartsWith;
 
 using Kind = BackendChoice::Kind;
 
-TrainConfig config_of(const char* backend) {
+TrainConfig config_of(ComputeBackend backend) {
   TrainConfig config;
   config.backend = backend;
   return config;
 }
 
 TEST(CudaBackend, AutoAndCudaTakeTheGpuOfThePlaceOnTheNode) {
-  for (const char* word : {"auto", "cuda"}) {
+  for (const ComputeBackend word : {ComputeBackend::kAuto, ComputeBackend::kCuda}) {
     const BackendChoice choice = choose_backend(config_of(word), testing::world());
     EXPECT_EQ(choice.kind, Kind::kCuda);
     EXPECT_EQ(choice.gpu_ordinal, testing::world().node_rank());
     EXPECT_THAT(choice.gpu_bus_id, ::testing::MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+.[0-9]"));
   }
-  EXPECT_EQ(choose_backend(config_of("cpu"), testing::world()).kind, Kind::kCpu);
+  EXPECT_EQ(choose_backend(config_of(ComputeBackend::kCpu), testing::world()).kind, Kind::kCpu);
 }
 
 TEST(CudaBackend, ComputesOnTheGpuAndAddsUpOverRanks) {
   World& world = testing::world();
-  const BackendChoice choice = choose_backend(config_of("cuda"), world);
+  const BackendChoice choice = choose_backend(config_of(ComputeBackend::kCuda), world);
   const Backend backend = make_backend(choice, CudaConfig{}, 1, world);
   const Buffer buffer = backend.device->allocate(100 * int64_t{sizeof(float)});
   const View values(buffer.data(), DType::kF32, {100});
@@ -54,9 +54,9 @@ TEST(CudaBackend, ComputesOnTheGpuAndAddsUpOverRanks) {
 
 TEST(CudaBackend, KernelsThatTheGpuDoesNotRunAreRefusedByTheirKeys) {
   World& world = testing::world();
-  const BackendChoice choice = choose_backend(config_of("cuda"), world);
+  const BackendChoice choice = choose_backend(config_of(ComputeBackend::kCuda), world);
   CudaConfig cuda;
-  cuda.kernels = "portable";
+  cuda.kernels = CudaKernels::kPortable;
   const Backend backend = make_backend(choice, cuda, 1, world);
   FeedForward model{.io = DType::kBF16,
                     .gelu = Activation::kGeluTanh,
@@ -66,16 +66,16 @@ TEST(CudaBackend, KernelsThatTheGpuDoesNotRunAreRefusedByTheirKeys) {
   const auto describe = [&] { describe_gelu_gemms(choice, backend, cuda, model); };
   EXPECT_THAT(error_of(describe, ExitCode::kUsage), StartsWith("train.precision is fp8"));
   model.fp8 = false;
-  cuda.gelu_gemms = "own";
+  cuda.gelu_gemms = CudaOptions::GeluGemms::kOwn;
   EXPECT_THAT(error_of(describe, ExitCode::kUsage), StartsWith("cuda.gelu_gemms is own"));
-  cuda.attention = "split";
+  cuda.attention = CudaOptions::AttentionVariant::kSplit;
   EXPECT_THAT(error_of([&] { make_backend(choice, cuda, 1, world); }, ExitCode::kUsage),
               StartsWith("cuda.attention is split"));
 }
 
 TEST(CudaBackend, CoresNearTheGpuAreTaken) {
   World& world = testing::world();
-  const BackendChoice choice = choose_backend(config_of("cuda"), world);
+  const BackendChoice choice = choose_backend(config_of(ComputeBackend::kCuda), world);
   const CoreShare share = take_core_share(world, choice.gpu_bus_id);
   EXPECT_GE(share.threads, 1);
   EXPECT_NE(share.description, "");

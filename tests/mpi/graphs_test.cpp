@@ -20,7 +20,7 @@ constexpr int64_t kSteps = 20;
 constexpr int64_t kBatches = 5;  // of as many sizes, so that each occurs four times
 constexpr int64_t kEvaluateEvery = 6;
 
-Config small_run(const char* precision) {
+Config small_run(Precision precision) {
   Config config;
   config.model = {.name = "small",
                   .layers = 3,
@@ -35,7 +35,7 @@ Config small_run(const char* precision) {
   config.train.accumulation_steps = 2;
   config.train.max_steps = kSteps;
   config.train.precision = precision;
-  if (config.train.precision == "fp16") config.optimizer.loss_scale = "dynamic";
+  if (precision == Precision::kFp16) config.optimizer.loss_scale = LossScaling::kDynamic;
   config.optimizer.base_learning_rate = 1e-3;
   config.optimizer.bucket_mib = 0.5;  // several, so that passes have several pieces
   config.eval.batch_seqs = 8;
@@ -49,7 +49,7 @@ struct Outcome {
   size_t graphs = 0;
 };
 
-Outcome trained(Config config, const char* graphs) {
+Outcome trained(Config config, CudaGraphs graphs) {
   config.cuda.graphs = graphs;
   World& world = testing::world();
   Session session(config, world);
@@ -98,18 +98,18 @@ Outcome trained(Config config, const char* graphs) {
   return out;
 }
 
-class Graphs : public ::testing::TestWithParam<const char*> {
+class Graphs : public ::testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
-    const Session session(small_run("bf16"), testing::world());
+    const Session session(small_run(Precision::kBf16), testing::world());
     if (!runs_sm90a_kernels(*session.backend.device)) GTEST_SKIP() << "portable kernels run here";
   }
 };
 
 TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
   const Config config = small_run(GetParam());
-  const Outcome one_by_one = trained(config, "off");
-  const Outcome as_graphs = trained(config, "auto");
+  const Outcome one_by_one = trained(config, CudaGraphs::kOff);
+  const Outcome as_graphs = trained(config, CudaGraphs::kAuto);
   EXPECT_EQ(one_by_one.graphs, 0u);
   // Sizes of some batches coincide. Of each there are forward, and backward that writes or adds.
   EXPECT_GE(as_graphs.graphs, 2u * kBatches);
@@ -117,18 +117,19 @@ TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
   EXPECT_EQ(as_graphs.weights, one_by_one.weights);
 }
 
-INSTANTIATE_TEST_SUITE_P(Precision, Graphs, ::testing::Values("bf16", "fp16", "fp8"));
+INSTANTIATE_TEST_SUITE_P(Precision, Graphs,
+                         ::testing::Values(Precision::kBf16, Precision::kFp16, Precision::kFp8));
 
 TEST(GraphsAreOff, WhereAttentionIsLaunchedByLengths) {
-  Config config = small_run("bf16");
-  config.cuda.attention = "grouped";
-  EXPECT_EQ(trained(config, "auto").graphs, 0u);
+  Config config = small_run(Precision::kBf16);
+  config.cuda.attention = CudaOptions::AttentionVariant::kGrouped;
+  EXPECT_EQ(trained(config, CudaGraphs::kAuto).graphs, 0u);
 }
 
 TEST(GraphsAreOff, WherePortableKernelsRun) {
-  Config config = small_run("bf16");
-  config.cuda.kernels = "portable";
-  EXPECT_EQ(trained(config, "auto").graphs, 0u);
+  Config config = small_run(Precision::kBf16);
+  config.cuda.kernels = CudaKernels::kPortable;
+  EXPECT_EQ(trained(config, CudaGraphs::kAuto).graphs, 0u);
 }
 
 }  // namespace

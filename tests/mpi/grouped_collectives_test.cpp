@@ -188,9 +188,10 @@ TEST(GroupedCollectives, ADifferentNodeIsSeenOnEveryRank) {
     if (world().size() % ranks_per_node != 0) continue;
     PretendedNodes nodes(ranks_per_node);
     const bool is_one = ranks_per_node == world().size();
-    EXPECT_EQ(choose_grouping("world", nodes),
+    EXPECT_EQ(choose_grouping(ShardGroup::kWorld, nodes),
               is_one || ranks_per_node == 1 ? Grouping::kFlat : Grouping::kTwoLevels);
-    EXPECT_EQ(choose_grouping("node", nodes), is_one ? Grouping::kFlat : Grouping::kNode);
+    EXPECT_EQ(choose_grouping(ShardGroup::kNode, nodes),
+              is_one ? Grouping::kFlat : Grouping::kNode);
     const std::unique_ptr<World> peers = nodes.make_peer_world();
     EXPECT_EQ(peers->size(), world().size() / ranks_per_node);
     EXPECT_EQ(peers->rank(), world().rank() / ranks_per_node);

@@ -51,15 +51,14 @@ void expect_weights(const RunResult& mine, const RunResult& want, const RunSpec&
 }
 
 TEST(OptimizerOverMpi, InAnyGroupsOfRanksItEqualsUnshardedWithTheSameBitsOnEveryRank) {
-  for (const char* clip : {"after", "before"}) {
+  for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
     RunSpec spec = ragged_spec();
     spec.config.clip = clip;
     spec.config.bucket_mib = 0.01;
     spec.final_from = {20000, 300};
-    const RunResult want =
-        run_on_threads(std::string(clip) == "after" ? 1 : world().size(), spec)[0];
+    const RunResult want = run_on_threads(clip == ClipTime::kAfter ? 1 : world().size(), spec)[0];
     for_each_grouping(spec, [&](const RunResult& mine) {
-      expect_weights(mine, want, spec, concat("clip ", clip));
+      expect_weights(mine, want, spec, concat("clip ", word_of(clip)));
       std::vector<float> of_first = mine.model_weights;
       LambState first_state = mine.states.back();
       world().broadcast_bytes(std::as_writable_bytes(std::span(of_first)), 0);
@@ -71,7 +70,7 @@ TEST(OptimizerOverMpi, InAnyGroupsOfRanksItEqualsUnshardedWithTheSameBitsOnEvery
 }
 
 TEST(OptimizerOverMpi, EqualsTheRunInThreadsWhereverTheGradientIsClipped) {
-  for (const char* clip : {"after", "before"}) {
+  for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
     for (const double bucket_mib : kBucketsMib) {
       RunSpec spec = ragged_spec();
       spec.config.clip = clip;
@@ -81,7 +80,7 @@ TEST(OptimizerOverMpi, EqualsTheRunInThreadsWhereverTheGradientIsClipped) {
       const RunResult mine = run_over_mpi(spec);
       EXPECT_EQ(mine.states.back().successful_steps, 5);
       expect_weights(mine, threads, spec,
-                     concat("clip ", clip, ", buckets of ", bucket_mib, " MiB"));
+                     concat("clip ", word_of(clip), ", buckets of ", bucket_mib, " MiB"));
     }
   }
 }

@@ -40,7 +40,7 @@ inline TrainingState some_state(int64_t step) {
                       .samples_trained = 448 * step,
                       .seed = 0xFEDCBA9876543210ull,
                       .data = {.global_batch_seqs = 448,
-                               .order = "windowed",
+                               .order = SampleOrder::kWindowed,
                                .window_shards = 5,
                                .identity = "0123456789abcdef"},
                       .lamb = {.successful_steps = step > 2 ? step - 2 : 0,

@@ -49,7 +49,7 @@ TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
       EXPECT_EQ(loaded.state.samples_trained, saved.state.samples_trained);
       EXPECT_EQ(loaded.state.seed, saved.state.seed);
       EXPECT_EQ(loaded.state.data.global_batch_seqs, 448);
-      EXPECT_EQ(loaded.state.data.order, "windowed");
+      EXPECT_EQ(loaded.state.data.order, SampleOrder::kWindowed);
       EXPECT_EQ(loaded.state.data.window_shards, 5);
       EXPECT_EQ(loaded.state.data.identity, "0123456789abcdef");
       EXPECT_EQ(loaded.state.training_seconds, saved.state.training_seconds);

@@ -384,7 +384,7 @@ TEST_F(HuggingFace, HalfAHeadIsAnError) {
 
 TEST_F(HuggingFace, WhatShapesCannotShowIsComparedWithTheConfig) {
   ModelConfig stated = config_;
-  stated.gelu = "erf";
+  stated.gelu = GeluForm::kErf;
   stated.heads = 4;
   stated.layer_norm_epsilon = 1e-5;
   std::ofstream(folder_.path("config.json")) << hugging_face_config(stated);

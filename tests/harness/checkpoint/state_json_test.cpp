@@ -20,7 +20,7 @@ TrainingState example_state() {
                       .samples_trained = 72,
                       .seed = UINT64_MAX,
                       .data = {.global_batch_seqs = 12,
-                               .order = "windowed",
+                               .order = SampleOrder::kWindowed,
                                .window_shards = 2,
                                .identity = "0123456789abcdef0123456789abcdef"},
                       .lamb = {},

@@ -36,7 +36,7 @@ class Stated : public ::testing::Test {
 
 TEST_F(Stated, ReadsBackWhatWasWritten) {
   ModelConfig config = small_config().model;
-  config.gelu = "erf";
+  config.gelu = GeluForm::kErf;
   config.hidden_dropout = 0.25;
   config.layer_norm_epsilon = 1e-5;
   const Json json = Json::parse(hugging_face_config(config));
@@ -47,14 +47,15 @@ TEST_F(Stated, ReadsBackWhatWasWritten) {
   EXPECT_EQ(found.feed_forward, config.feed_forward);
   EXPECT_EQ(found.vocab_size, config.vocab_size);
   EXPECT_EQ(found.max_positions, config.max_positions);
-  EXPECT_EQ(found.gelu, "erf");
+  EXPECT_EQ(found.gelu, GeluForm::kErf);
   EXPECT_EQ(found.hidden_dropout, 0.25);
   EXPECT_EQ(found.layer_norm_epsilon, 1e-5);
 }
 
 TEST_F(Stated, TheWordGeluMeansWhatItsWriterComputes) {
-  const std::pair<const char*, const char*> forms[] = {
-      {"gelu", "erf"}, {"gelu_new", "tanh"}, {"gelu_pytorch_tanh", "tanh"}};
+  const std::pair<const char*, GeluForm> forms[] = {{"gelu", GeluForm::kErf},
+                                                    {"gelu_new", GeluForm::kTanh},
+                                                    {"gelu_pytorch_tanh", GeluForm::kTanh}};
   for (const auto& [word, form] : forms) {
     json_["hidden_act"] = word;
     EXPECT_EQ(read(json_).model.gelu, form) << word;
@@ -66,14 +67,14 @@ TEST_F(Stated, TheContentAndTheWeightsSayWhoseGeluItIsAndNotTheName) {
   Json googles = json_;
   for (const char* theirs : {"architectures", "model_type"}) googles.erase(theirs);
   for (const char* name : {"config.json", "bert_config.json", "mine.json"}) {
-    EXPECT_EQ(read(json_, name).model.gelu, "erf") << name;
-    EXPECT_EQ(read(googles, name).model.gelu, "tanh") << name;
+    EXPECT_EQ(read(json_, name).model.gelu, GeluForm::kErf) << name;
+    EXPECT_EQ(read(googles, name).model.gelu, GeluForm::kTanh) << name;
     for (const Json& json : {json_, googles}) {
-      EXPECT_EQ(read(json, name, WeightFormat::kTensorFlow).model.gelu, "tanh") << name;
+      EXPECT_EQ(read(json, name, WeightFormat::kTensorFlow).model.gelu, GeluForm::kTanh) << name;
     }
   }
   json_["hidden_act"] = "gelu_python";  // names the form itself
-  EXPECT_EQ(read(json_, "bert_config.json", WeightFormat::kTensorFlow).model.gelu, "erf");
+  EXPECT_EQ(read(json_, "bert_config.json", WeightFormat::kTensorFlow).model.gelu, GeluForm::kErf);
 }
 
 TEST_F(Stated, SizesBeyondTheLimitsOfTheirKeysAreRefusedByFileAndField) {

@@ -16,20 +16,20 @@ constexpr NodeSizes kRankPerNode{.ranks = 4, .smallest = 1, .largest = 1};
 constexpr NodeSizes kUnequal{.ranks = 12, .smallest = 4, .largest = 8};
 
 TEST(PlanGrouping, FollowsTheNodes) {
-  for (const char* group : {"auto", "node", "world"}) {
-    EXPECT_EQ(plan_grouping(group, kOneNode), Grouping::kFlat) << group;
+  for (const auto group : {ShardGroup::kAuto, ShardGroup::kNode, ShardGroup::kWorld}) {
+    EXPECT_EQ(plan_grouping(group, kOneNode), Grouping::kFlat) << word_of(group);
   }
-  EXPECT_EQ(plan_grouping("auto", kFourNodes), Grouping::kNode);
-  EXPECT_EQ(plan_grouping("node", kFourNodes), Grouping::kNode);
-  EXPECT_EQ(plan_grouping("world", kFourNodes), Grouping::kTwoLevels);
-  EXPECT_EQ(plan_grouping("auto", kRankPerNode), Grouping::kFlat);
-  EXPECT_EQ(plan_grouping("node", kRankPerNode), Grouping::kNode);
-  EXPECT_EQ(plan_grouping("auto", kUnequal), Grouping::kFlat);
-  EXPECT_EQ(plan_grouping("world", kUnequal), Grouping::kFlat);
+  EXPECT_EQ(plan_grouping(ShardGroup::kAuto, kFourNodes), Grouping::kNode);
+  EXPECT_EQ(plan_grouping(ShardGroup::kNode, kFourNodes), Grouping::kNode);
+  EXPECT_EQ(plan_grouping(ShardGroup::kWorld, kFourNodes), Grouping::kTwoLevels);
+  EXPECT_EQ(plan_grouping(ShardGroup::kAuto, kRankPerNode), Grouping::kFlat);
+  EXPECT_EQ(plan_grouping(ShardGroup::kNode, kRankPerNode), Grouping::kNode);
+  EXPECT_EQ(plan_grouping(ShardGroup::kAuto, kUnequal), Grouping::kFlat);
+  EXPECT_EQ(plan_grouping(ShardGroup::kWorld, kUnequal), Grouping::kFlat);
 }
 
 TEST(PlanGrouping, RefusesNodesOfUnequalSizeAsGroups) {
-  EXPECT_THAT(error_of([&] { plan_grouping("node", kUnequal); }, ExitCode::kUsage),
+  EXPECT_THAT(error_of([&] { plan_grouping(ShardGroup::kNode, kUnequal); }, ExitCode::kUsage),
               HasSubstr("optimizer.shard_group is node, but nodes have 4 to 8 ranks"));
 }
 

@@ -13,7 +13,7 @@ TEST(ChangedSettings, NamesKeyAndBothValuesInTheOrderOfTheKeys) {
   Config was, is;
   EXPECT_THAT(changed_settings(was, is), IsEmpty());
   is.optimizer.beta_1 = 0.8;
-  is.model.gelu = "erf";
+  is.model.gelu = GeluForm::kErf;
   EXPECT_THAT(changed_settings(was, is),
               ElementsAre("model.gelu \"tanh\" -> \"erf\"", "optimizer.beta_1 0.9 -> 0.8"));
 }
@@ -28,7 +28,7 @@ TEST(ChangedSettings, WhereThingsLieAndWhenARunEndsIsNoOtherRun) {
   is.checkpoint.resume = "never";
   is.checkpoint.keep_every_steps = 100;
   is.checkpoint.keep_best = true;
-  is.cuda.attention = "grouped";
+  is.cuda.attention = CudaOptions::AttentionVariant::kGrouped;
   EXPECT_THAT(changed_settings(was, is), IsEmpty());
   is.checkpoint.init = "start";
   EXPECT_THAT(changed_settings(was, is), ElementsAre("checkpoint.init \"\" -> \"start\""));

@@ -63,7 +63,7 @@ TEST(LoadConfig, ReadsEveryTypeAndKeepsOrigins) {
   EXPECT_EQ(loaded.config.train.target_accuracy, 0.5);
   EXPECT_EQ(loaded.config.train.max_steps, 12);
   EXPECT_FALSE(loaded.config.data.verify_manifest);
-  EXPECT_EQ(loaded.config.data.order, "published");
+  EXPECT_EQ(loaded.config.data.order, SampleOrder::kPublished);
   EXPECT_EQ(loaded.config.log.run_name, "trial");
   EXPECT_EQ(loaded.origins.at("train.seed"), file + ":2:3");
   EXPECT_EQ(loaded.origins.at("data.order"), file + ":4:29");

@@ -120,7 +120,7 @@ TEST(BertGolden, TheErfFormOfTheGeluEqualsHuggingFaceToo) {
   const Json golden = read_golden_bert();
   const Json erf = read_golden("bert_tiny_erf.json");
   ModelConfig config = golden_config(golden);
-  config.gelu = "erf";
+  config.gelu = GeluForm::kErf;
   TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
   const auto map = places(config.layers, config.hidden);
   assign_weights(golden, map, model);

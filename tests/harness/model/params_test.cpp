@@ -235,12 +235,5 @@ TEST(Dims, VocabularyIsPaddedToAMultipleOfEight) {
   EXPECT_EQ(make_dims(ModelConfig{.vocab_size = 8001}).C, 8001);
 }
 
-TEST(DecayRules, AnUnknownRuleIsAUsageErrorThatListsTheRules) {
-  EXPECT_EQ(parse_decay_rule("baidu"), DecayRule::kBaidu);
-  EXPECT_EQ(parse_decay_rule("nvidia_te"), DecayRule::kNvidiaTe);
-  EXPECT_THAT(error_of([&] { parse_decay_rule("nvidia"); }, ExitCode::kUsage),
-              HasSubstr("nvidia_fmha"));
-}
-
 }  // namespace
 }  // namespace bertha

@@ -41,7 +41,7 @@ std::vector<float> spread(const ParamTable& table, const std::vector<float>& den
   return flat;
 }
 
-OptimizerConfig golden_config(const nlohmann::json& json, const std::string& clip) {
+OptimizerConfig golden_config(const nlohmann::json& json, ClipTime clip) {
   const auto& c = json.at("config");
   return {.base_learning_rate = c.at("base_learning_rate"),
           .warmup_steps = c.at("warmup_steps"),
@@ -53,12 +53,12 @@ OptimizerConfig golden_config(const nlohmann::json& json, const std::string& cli
           .weight_decay = c.at("weight_decay"),
           .max_gradient_norm = c.at("max_gradient_norm"),
           .clip = clip,
-          .loss_scale = "dynamic",
+          .loss_scale = LossScaling::kDynamic,
           .initial_loss_scale = c.at("initial_loss_scale"),
           .loss_scale_growth_interval_steps = c.at("loss_scale_growth_interval_steps")};
 }
 
-RunSpec golden_spec(const nlohmann::json& json, const std::string& clip) {
+RunSpec golden_spec(const nlohmann::json& json, ClipTime clip) {
   const ParamTable table = golden_table(json);
   const int overflow_step = json.at("overflow_step");
   const auto gradient = [json, table, overflow_step](int step, int rank, int ranks) {
@@ -76,7 +76,7 @@ RunSpec golden_spec(const nlohmann::json& json, const std::string& clip) {
           .steps = static_cast<int>(json.at("gradients").size())};
 }
 
-class OptimizerGolden : public ::testing::TestWithParam<const char*> {};
+class OptimizerGolden : public ::testing::TestWithParam<ClipTime> {};
 
 TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   const nlohmann::json json = golden();
@@ -85,7 +85,7 @@ TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   ASSERT_EQ(result.states.size(), 5u);
   for (size_t step = 0; step < result.states.size(); ++step) {
     SCOPED_TRACE(concat("step ", step));
-    const auto& want = json.at(GetParam())[step];
+    const auto& want = json.at(std::string(word_of(GetParam())))[step];
     const LambState& state = result.states[step];
     EXPECT_EQ(state.loss_scale, want.at("loss_scale").get<float>());
     EXPECT_EQ(state.successful_steps, want.at("successful_steps").get<int64_t>());
@@ -104,7 +104,8 @@ TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(ClipPoints, OptimizerGolden, ::testing::Values("after", "before"));
+INSTANTIATE_TEST_SUITE_P(ClipPoints, OptimizerGolden,
+                         ::testing::Values(ClipTime::kAfter, ClipTime::kBefore));
 
 }  // namespace
 }  // namespace bertha::testing

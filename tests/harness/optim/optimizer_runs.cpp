@@ -124,7 +124,7 @@ RunSpec ragged_spec() {
                  .epsilon = 1e-4,
                  .weight_decay = 0.1,
                  .max_gradient_norm = 2.0,
-                 .loss_scale = "dynamic",
+                 .loss_scale = LossScaling::kDynamic,
                  .initial_loss_scale = 16,
                  .loss_scale_growth_interval_steps = 2};
   spec.table = table_of({{.name = "one", .shape = {1}},

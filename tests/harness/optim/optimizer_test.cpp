@@ -71,7 +71,7 @@ TEST(Optimizer, BucketsChangeNothingOnASingleRank) {
 
 // Below what is final lies no number: a sum that began too early would skip the update.
 TEST(Optimizer, SumsThatBeginDuringBackwardGiveTheSameBits) {
-  for (const char* clip : {"after", "before"}) {
+  for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
     for (const int ranks : {1, 2, 3}) {
       for (const double bucket_mib : kBucketsMib) {
         RunSpec spec = ragged_spec();
@@ -83,7 +83,7 @@ TEST(Optimizer, SumsThatBeginDuringBackwardGiveTheSameBits) {
              std::vector<std::vector<int64_t>>{{21000, 20500, 18900, 9000, 1, 0}, {10000}}) {
           spec.final_from = final_from;
           expect_same(run_on_threads(ranks, spec)[0], at_once,
-                      concat("clip ", clip, ", ", ranks, " ranks, ", bucket_mib, " MiB, ",
+                      concat("clip ", word_of(clip), ", ", ranks, " ranks, ", bucket_mib, " MiB, ",
                              final_from.size(), " calls"));
         }
       }
@@ -164,7 +164,7 @@ TEST(Optimizer, AClipInsideTheSumGivesTheBitsOfOneBeforeIt) {
   for (const int ranks : {1, 2, 3}) {
     for (const double bucket_mib : kBucketsMib) {
       RunSpec spec = ragged_spec();
-      spec.config.clip = "before";
+      spec.config.clip = ClipTime::kBefore;
       spec.config.bucket_mib = bucket_mib;
       spec.config.max_gradient_norm = 0.7;
       const RunResult want = run_on_threads(ranks, spec)[0];
@@ -217,7 +217,7 @@ void expect_buckets(const std::vector<Bucket>& found, const std::vector<Bucket>&
 }
 
 TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreNeeded) {
-  for (const char* clip : {"after", "before"}) {
+  for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
     run_ranks(2, [&](Device& device, Collectives& inner) {
       RunSpec spec = ragged_spec();
       spec.config.clip = clip;
@@ -238,7 +238,7 @@ TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreN
       for (int step = 0; step < 2; ++step) {
         collectives.reduced.clear();
         collectives.gathered.clear();
-        const bool clips_before = std::string(clip) == "before";
+        const bool clips_before = clip == ClipTime::kBefore;
         for (const int64_t from : {spec.table.elements, all[4].begin + 1, all[2].begin}) {
           optimizer.gradients_final(from);
           const auto passed = std::count_if(all.begin(), all.end(), [&](const Bucket& bucket) {
@@ -294,7 +294,7 @@ TEST(Optimizer, GapsAndPaddingStayZero) {
 }
 
 TEST(Optimizer, AnInfinityOnOneRankSkipsTheUpdateOnEveryRank) {
-  for (const char* clip : {"before", "after"}) {
+  for (const ClipTime clip : {ClipTime::kBefore, ClipTime::kAfter}) {
     RunSpec spec = ragged_spec();
     spec.config.clip = clip;
     spec.steps = 2;
@@ -310,7 +310,7 @@ TEST(Optimizer, AnInfinityOnOneRankSkipsTheUpdateOnEveryRank) {
       return part;
     };
     for (const RunResult& result : run_on_threads(3, spec)) {
-      EXPECT_EQ(result.model_weights, before.model_weights) << clip;
+      EXPECT_EQ(result.model_weights, before.model_weights) << word_of(clip);
       EXPECT_EQ(result.m, before.m);
       EXPECT_EQ(result.v, before.v);
       EXPECT_EQ(result.states[1].skipped_steps, 1);
@@ -322,7 +322,7 @@ TEST(Optimizer, AnInfinityOnOneRankSkipsTheUpdateOnEveryRank) {
 }
 
 /// Two ranks whose own means have norms 10 and 0.5 at right angles.
-RunSpec uneven_spec(const std::string& clip) {
+RunSpec uneven_spec(ClipTime clip) {
   RunSpec spec;
   spec.config = {.max_gradient_norm = 1.0, .clip = clip};
   spec.table = table_of({{.name = "w", .shape = {2}}});
@@ -338,14 +338,14 @@ RunSpec uneven_spec(const std::string& clip) {
 }
 
 TEST(Optimizer, ClippingBeforeTheReductionLimitsEachRanksOwnMean) {
-  const LambState state = run_on_threads(2, uneven_spec("before"))[0].states[0];
+  const LambState state = run_on_threads(2, uneven_spec(ClipTime::kBefore))[0].states[0];
   // Means of norm 1 and 0.5 remain; half of each adds up.
   EXPECT_NEAR(state.gradient_norm, std::hypot(0.5, 0.25), 1e-6);
   EXPECT_EQ(state.gradient_multiplier, 1.0f);
 }
 
 TEST(Optimizer, ClippingAfterTheReductionLimitsTheNormOfTheMean) {
-  const LambState state = run_on_threads(2, uneven_spec("after"))[0].states[0];
+  const LambState state = run_on_threads(2, uneven_spec(ClipTime::kAfter))[0].states[0];
   EXPECT_NEAR(state.gradient_norm, std::hypot(5.0, 0.25), 1e-6);
   EXPECT_NEAR(state.gradient_multiplier, 1.0 / std::hypot(5.0, 0.25), 1e-6);
 }
@@ -356,9 +356,9 @@ TEST(Optimizer, BothClipPointsAgreeWhenAllRanksHoldTheSameGradient) {
   spec.gradient = [table](int step, int, int ranks) {
     return random_flat(table, 70 + static_cast<uint32_t>(step), 0.1f / static_cast<float>(ranks));
   };
-  spec.config.clip = "after";
+  spec.config.clip = ClipTime::kAfter;
   const RunResult after = run_on_threads(2, spec)[0];
-  spec.config.clip = "before";
+  spec.config.clip = ClipTime::kBefore;
   const RunResult before = run_on_threads(2, spec)[0];
   EXPECT_GT(after.states[0].gradient_norm, spec.config.max_gradient_norm);
   expect_close(before.master, after.master, after.master.size(), "weight");

@@ -138,30 +138,30 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
 }
 
 TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
-  const auto arriving = [](int64_t ranks, bool on_gpu, const std::string& exchange) {
+  const auto arriving = [](int64_t ranks, bool on_gpu, GradientExchange exchange) {
     Config config = shape("base");
     config.cuda.exchange = exchange;
     return bytes_of(make_cost_plan({.config = config, .ranks = ranks, .on_gpu = on_gpu}),
                     "gradients that arrive");
   };
-  EXPECT_EQ(arriving(2, true, "auto"), int64_t{128} << 20);
-  EXPECT_EQ(arriving(8, true, "copies"), int64_t{128} << 20);
-  EXPECT_EQ(arriving(8, true, "nccl"), -1);
-  EXPECT_EQ(arriving(9, true, "auto"), -1) << "more than copies serve";
-  EXPECT_EQ(arriving(1, true, "auto"), -1);
-  EXPECT_EQ(arriving(2, false, "auto"), -1);
+  EXPECT_EQ(arriving(2, true, GradientExchange::kAuto), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, GradientExchange::kCopies), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, GradientExchange::kNccl), -1);
+  EXPECT_EQ(arriving(9, true, GradientExchange::kAuto), -1) << "more than copies serve";
+  EXPECT_EQ(arriving(1, true, GradientExchange::kAuto), -1);
+  EXPECT_EQ(arriving(2, false, GradientExchange::kAuto), -1);
 }
 
 TEST(CostPlan, GraphsTakeMemoryOfAGpuByTheLayer) {
-  const auto graphs = [](const std::string& model, const std::string& word, bool on_gpu) {
+  const auto graphs = [](const std::string& model, CudaGraphs graphs_of_run, bool on_gpu) {
     Config config = shape(model);
-    config.cuda.graphs = word;
+    config.cuda.graphs = graphs_of_run;
     return bytes_of(make_cost_plan({.config = config, .on_gpu = on_gpu}), "CUDA graphs");
   };
-  EXPECT_GT(graphs("base", "auto", true), 0);
-  EXPECT_EQ(graphs("large", "auto", true), 2 * graphs("base", "auto", true));
-  EXPECT_EQ(graphs("base", "off", true), -1);
-  EXPECT_EQ(graphs("base", "auto", false), -1);
+  EXPECT_GT(graphs("base", CudaGraphs::kAuto, true), 0);
+  EXPECT_EQ(graphs("large", CudaGraphs::kAuto, true), 2 * graphs("base", CudaGraphs::kAuto, true));
+  EXPECT_EQ(graphs("base", CudaGraphs::kOff, true), -1);
+  EXPECT_EQ(graphs("base", CudaGraphs::kAuto, false), -1);
 }
 
 TEST(CostPlan, EachCommunicatorOfNcclTakesMemory) {
@@ -181,34 +181,36 @@ TEST(CostPlan, EachCommunicatorOfNcclTakesMemory) {
 }
 
 TEST(CostPlan, AClipBeforeTheReductionTakesRoomForWholeGradients) {
-  const auto arriving = [](const std::string& clip, double max_norm) {
+  const auto arriving = [](ClipTime clip, double max_norm) {
     Config config = shape("base");
     config.optimizer.clip = clip;
     config.optimizer.max_gradient_norm = max_norm;
     return make_cost_plan({.config = config, .ranks = 4, .on_gpu = true});
   };
-  const CostPlan before = arriving("before", 1);
+  const CostPlan before = arriving(ClipTime::kBefore, 1);
   EXPECT_EQ(bytes_of(before, "gradients that arrive"),
             (int64_t{128} << 20) + bytes_of(before, "gradients"));
-  EXPECT_EQ(bytes_of(arriving("before", 0), "gradients that arrive"), int64_t{128} << 20);
-  EXPECT_EQ(bytes_of(arriving("after", 1), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(arriving(ClipTime::kBefore, 0), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(arriving(ClipTime::kAfter, 1), "gradients that arrive"), int64_t{128} << 20);
 }
 
 TEST(CostPlan, NodesHoldTheirOwnCopiesOfTheOptimizerStateOrAShareOfIt) {
-  const auto plan = [](int64_t ranks, int64_t ranks_per_node, const std::string& group) {
+  const auto plan = [](int64_t ranks, int64_t ranks_per_node, ShardGroup group) {
     Config config = shape("base");
     config.optimizer.shard_group = group;
     return make_cost_plan(
         {.config = config, .ranks = ranks, .ranks_per_node = ranks_per_node, .on_gpu = true});
   };
   const auto state = [](const CostPlan& cost) { return bytes_of(cost, "optimizer shard"); };
-  const CostPlan one_node = plan(8, 0, "auto");
-  EXPECT_EQ(state(plan(32, 8, "auto")), state(one_node));
-  EXPECT_EQ(state(plan(8, 8, "node")), state(one_node));
-  EXPECT_LT(state(plan(32, 8, "world")), state(one_node) / 3);
-  EXPECT_EQ(state(plan(12, 8, "auto")), state(plan(12, 0, "auto"))) << "nodes of 8 and 4";
-  EXPECT_EQ(bytes_of(plan(32, 8, "world"), "gradients that arrive"), int64_t{128} << 20);
-  EXPECT_EQ(bytes_of(plan(12, 8, "auto"), "gradients that arrive"), -1) << "between all nodes";
+  const CostPlan one_node = plan(8, 0, ShardGroup::kAuto);
+  EXPECT_EQ(state(plan(32, 8, ShardGroup::kAuto)), state(one_node));
+  EXPECT_EQ(state(plan(8, 8, ShardGroup::kNode)), state(one_node));
+  EXPECT_LT(state(plan(32, 8, ShardGroup::kWorld)), state(one_node) / 3);
+  EXPECT_EQ(state(plan(12, 8, ShardGroup::kAuto)), state(plan(12, 0, ShardGroup::kAuto)))
+      << "nodes of 8 and 4";
+  EXPECT_EQ(bytes_of(plan(32, 8, ShardGroup::kWorld), "gradients that arrive"), int64_t{128} << 20);
+  EXPECT_EQ(bytes_of(plan(12, 8, ShardGroup::kAuto), "gradients that arrive"), -1)
+      << "between all nodes";
 }
 
 TEST(CostPlan, TellsHowManySequencesWouldFit) {

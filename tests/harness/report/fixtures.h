@@ -41,7 +41,7 @@ inline Config test_config() {
   config.optimizer.weight_decay = 0.0166629;
   config.mlperf.submission_org = "A \"quoted\" org";
   config.mlperf.submission_platform = "2x\ttab";
-  config.mlperf.status = "onprem";
+  config.mlperf.status = SubmissionStatus::kOnprem;
   config.mlperf.cache_cleared = true;
   return config;
 }

@@ -125,7 +125,7 @@ TEST_F(DumpBatches, OfThePublishedOrderAreSaidToBeThoseOfOneRank) {
   const CapturedLog log;
   dump(1, false);
   EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
-  config_.data.order = "published";
+  config_.data.order = SampleOrder::kPublished;
   dump(1, false);
   EXPECT_THAT(log.warnings(),
               ::testing::ElementsAre(::testing::HasSubstr("the batches of a run on one rank")));

@@ -70,8 +70,8 @@ class DataOptions : public ::testing::Test {
 };
 
 TEST_F(DataOptions, OfTheTrainingDataGoOnWhereTheRunStands) {
-  config_.data.exchange_padding = "allgather";
-  config_.data.order = "published";
+  config_.data.exchange_padding = ExchangePadding::kAllGather;
+  config_.data.order = SampleOrder::kPublished;
   const PipelineOptions options = pipeline_options(config_, 13);
   EXPECT_EQ(options.shards, std::vector<std::string>{folder_.path("part_0.hdf5")});
   EXPECT_EQ(options.first_step, 13);
@@ -87,8 +87,8 @@ TEST_F(DataOptions, OfTheTrainingDataGoOnWhereTheRunStands) {
   EXPECT_EQ(options.exchange, ExchangePadding::kAllGather);
   EXPECT_EQ(options.order, SampleOrder::kPublished);
   EXPECT_EQ(pipeline_options(config_, 25).num_steps, 0);  // beyond its end already
-  config_.data.exchange_padding = "off";
-  config_.data.order = "windowed";
+  config_.data.exchange_padding = ExchangePadding::kOff;
+  config_.data.order = SampleOrder::kWindowed;
   EXPECT_EQ(pipeline_options(config_, 0).exchange, ExchangePadding::kOff);
   EXPECT_EQ(pipeline_options(config_, 0).order, SampleOrder::kWindowed);
 }

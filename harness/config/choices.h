@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "data/pipeline/sample_order.h"
+#include "kernels/base/cuda/cuda_devices.h"
+#include "kernels/cuda/cuda_options.h"
+
+namespace bertha {
+
+// The enumerations of the configuration. words() lists the words that files, options and messages
+// use for the enumerators, in the same order.
+
+template <class... Word>
+constexpr std::array<std::string_view, sizeof...(Word)> make_words(Word... word) {
+  return {word...};
+}
+
+enum class GeluForm : uint8_t { kTanh, kErf };
+constexpr auto words(GeluForm) { return make_words("tanh", "erf"); }
+
+constexpr auto words(SampleOrder) { return make_words("windowed", "published"); }
+
+constexpr auto words(ExchangePadding) { return make_words("off", "allgather", "lengths"); }
+
+/// Over what the losses of a step are averaged.
+enum class LossMeanRule : uint8_t {
+  kGlobal,  // all masked tokens (sequences) of the step: the same for every number of ranks
+  kLocal,   // mean over ranks and micro-batches of their own means, as published
+};
+constexpr auto words(LossMeanRule) { return make_words("global", "local"); }
+
+enum class ComputeBackend : uint8_t { kAuto, kCpu, kCuda };
+constexpr auto words(ComputeBackend) { return make_words("auto", "cpu", "cuda"); }
+
+enum class Precision : uint8_t { kAuto, kFp32, kBf16, kFp16, kFp8 };
+constexpr auto words(Precision) { return make_words("auto", "fp32", "bf16", "fp16", "fp8"); }
+
+/// When gradients are clipped, relative to the reduction over ranks.
+enum class ClipTime : uint8_t { kAfter, kBefore };
+constexpr auto words(ClipTime) { return make_words("after", "before"); }
+
+enum class GradientSpike : uint8_t { kWarn, kSkip, kRewind };
+constexpr auto words(GradientSpike) { return make_words("warn", "skip", "rewind"); }
+
+/// Which tensors get weight decay and the trust ratio, and whether query, key and value, which are
+/// one tensor here, are one or three parameters there: each has a trust ratio of its own.
+enum class DecayRule : uint8_t {
+  kReference,   // all but LayerNorm and biases; three
+  kNvidiaFmha,  // reference, and the QKV bias; three
+  kNvidiaTe,    // reference, and the gamma of the attention LayerNorm; one
+  kBaidu,       // reference, and the QKV bias and both LayerNorm gammas of every layer; one
+};
+constexpr auto words(DecayRule) {
+  return make_words("reference", "nvidia_fmha", "nvidia_te", "baidu");
+}
+
+enum class LossScaling : uint8_t { kOff, kDynamic };
+constexpr auto words(LossScaling) { return make_words("off", "dynamic"); }
+
+enum class ShardGroup : uint8_t { kAuto, kNode, kWorld };
+constexpr auto words(ShardGroup) { return make_words("auto", "node", "world"); }
+
+/// What happens when weights lack the pooler or a head: an error, or fresh ones from the seed.
+enum class MissingHeads : uint8_t { kRefuse, kFresh };
+constexpr auto words(MissingHeads) { return make_words("refuse", "fresh"); }
+
+/// What happens when a config.json next to the weights states another GELU, epsilon or number of
+/// heads than the configured one: an error, or a note.
+enum class StatedDifferences : uint8_t { kRefuse, kAllow };
+constexpr auto words(StatedDifferences) { return make_words("refuse", "allow"); }
+
+constexpr auto words(CudaKernels) { return make_words("auto", "portable"); }
+
+constexpr auto words(CudaOptions::AttentionVariant) {
+  return make_words("auto", "grouped", "persistent", "split");
+}
+
+constexpr auto words(CudaOptions::GeluGemms) { return make_words("auto", "own", "library"); }
+
+constexpr auto words(CudaOptions::EmbeddingGradient) { return make_words("sorted", "atomic"); }
+
+enum class CudaGraphs : uint8_t { kAuto, kOff };
+constexpr auto words(CudaGraphs) { return make_words("auto", "off"); }
+
+enum class GradientExchange : uint8_t { kAuto, kNccl, kCopies };
+constexpr auto words(GradientExchange) { return make_words("auto", "nccl", "copies"); }
+
+enum class Division : uint8_t { kClosed, kOpen };
+constexpr auto words(Division) { return make_words("closed", "open"); }
+
+enum class SubmissionStatus : uint8_t { kCloud, kOnprem, kPreview, kResearch };
+constexpr auto words(SubmissionStatus) {
+  return make_words("cloud", "onprem", "preview", "research");
+}
+
+template <class Enum>
+concept Choice = sizeof(words(Enum{})) > 0;
+
+template <Choice Enum>
+inline constexpr auto kChoiceWords = words(Enum{});
+
+template <Choice Enum>
+constexpr std::string_view word_of(Enum value) {
+  return kChoiceWords<Enum>.at(static_cast<size_t>(value));
+}
+
+/// The value that `word` names, if any.
+template <Choice Enum>
+constexpr std::optional<Enum> choice_of(std::string_view word) {
+  const auto found = std::ranges::find(kChoiceWords<Enum>, word);
+  if (found == kChoiceWords<Enum>.end()) return std::nullopt;
+  return static_cast<Enum>(found - kChoiceWords<Enum>.begin());
+}
+
+}  // namespace bertha
