@@ -215,7 +215,7 @@ run_srun() {
     stop 5 "this Slurm job is heterogeneous, and srun would start ranks in its first component only; submit one without ':' and without #SBATCH hetjob"
   fi
   if ! srun --mpi=list 2>&1 | grep -qwF -- "$mpi"; then
-    stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE (pmi2 serves only an Open MPI that was built with it), or start with mpirun: launch/README.md, Slurm"
+    stop 5 "this Slurm has no MPI plugin '$mpi' (srun --mpi=list shows what it has); name another in SLURM_MPI_TYPE (pmi2 serves only an Open MPI that was built with it), or start with mpirun: launch/clusters.md"
   fi
   take_container
   # --wait: ranks end together, so a rank that ends 10 s before the others has died.

@@ -104,7 +104,7 @@ void print_memory(const PlanRequest& request, const PlanFacts& facts, const std:
   print_text(concat("\nmemory per rank (", name(request.io), " weights and activations, ",
                     counted_text(plan.seqs_per_micro_batch, "sequence"),
                     " per micro-batch, all at full length)\n"));
-  if (request.fp8) print_row("fp8 GEMMs", describe_fp8_passes());
+  if (request.fp8) print_row("fp8 GEMMs", kFp8Gemms);
   for (const MemoryClass& part : plan.memory) print_row(part.name, bytes_text(part.bytes));
   print_row("together", bytes_text(plan.memory_bytes));
   if (!facts.fit) return;

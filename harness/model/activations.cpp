@@ -64,11 +64,9 @@ LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, boo
     const int64_t rows = layer.ff_mid.extent(0);
     const View halves(layer.ff_mid.data, DType::kE4M3, {2 * rows, d.F});
     layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H),
-                        kGeluIsFp8 ? transposed(halves.rows(0, rows)) : take_input(d.F)};
-    if (kGeluIsFp8) {
-      layer.fp8_derivative = halves.rows(rows, rows);
-      layer.fp8_derivative.dtype = DType::kU8;
-    }
+                        transposed(halves.rows(0, rows))};
+    layer.fp8_derivative = halves.rows(rows, rows);
+    layer.fp8_derivative.dtype = DType::kU8;
   }
   layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
   return layer;

@@ -31,8 +31,8 @@ struct LayerActivations {
   View ff_mean;          // f32 [T]
   View ff_rstd;          // f32 [T]
   View y;                // io  [T, H]     output of the layer
-  // With fp8: inputs of the GEMMs, e4m3 [K, T], and the GELU's derivative. If kGeluIsFp8, this and
-  // the input of kFfOut are in the memory of ff_mid: a step uses one or the other.
+  // With fp8: inputs of the GEMMs, e4m3 [K, T], and the GELU's derivative. This and the
+  // input of kFfOut are in the memory of ff_mid: a step uses one or the other.
   std::array<View, kEncoderGemms> fp8_inputs;
   View fp8_derivative;  // u8  [T, F]
 };

@@ -25,24 +25,7 @@ Quantize quantize_of(const View& x) {
           .saturated = View()};
 }
 
-bool is_wanted(const Fp8Passes& passes) {
-  return passes.forward || passes.data_gradient || passes.weight_gradient;
-}
-
 }  // namespace
-
-std::string describe_fp8_passes() {
-  std::string text;
-  for (const Fp8Passes& passes : kFp8Passes) {
-    if (!is_wanted(passes)) continue;
-    std::string list;
-    if (passes.forward) list += " forward";
-    if (passes.data_gradient) list += list.empty() ? " dgrad" : "+dgrad";
-    if (passes.weight_gradient) list += list.empty() ? " wgrad" : "+wgrad";
-    text += concat(text.empty() ? "" : ", ", passes.name, list);
-  }
-  return text;
-}
 
 Quantize EncoderGemms::record(Quantize from, const Fp8Scales& scales) const {
   const bool records = mode_ != GemmMode::kFp8Eval;
@@ -72,15 +55,13 @@ void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
 EncoderGemms::Forward EncoderGemms::forward_of(EncoderGemm gemm, const LinearFwd& args,
                                                Quantize x) const {
   const size_t i = index(gemm);
-  const Fp8Passes& passes = kFp8Passes[i];
-  const bool rounds = passes.forward || (passes.weight_gradient && mode_ != GemmMode::kFp8Eval);
   if (mode_ == GemmMode::kRecord) record_weight(gemm, args.weight);
-  if (mode_ == GemmMode::kIo || !rounds) return {.x = {}, .y = args};
+  if (mode_ == GemmMode::kIo) return {.x = {}, .y = args};
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
   x = record(x, scales);
   LinearFwd y = args;
-  if (mode_ != GemmMode::kRecord && passes.forward) {
+  if (mode_ != GemmMode::kRecord) {
     x.q = matrix_in(gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows, DType::kE4M3,
                     x.x.extent(0), x.x.extent(1));
     y.x = x.q;
@@ -88,15 +69,8 @@ EncoderGemms::Forward EncoderGemms::forward_of(EncoderGemm gemm, const LinearFwd
     y.weight = fp8_->weights[i].q;
     y.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
   }
-  if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
-    x.transposed = fp8_->inputs_transposed[i];
-  }
+  if (mode_ == GemmMode::kFp8) x.transposed = fp8_->inputs_transposed[i];
   return {.x = x, .y = y};
-}
-
-bool EncoderGemms::rounds_gradient(EncoderGemm gemm) const {
-  const Fp8Passes& passes = kFp8Passes[index(gemm)];
-  return mode_ == GemmMode::kFp8 && passes.data_gradient && passes.weight_gradient;
 }
 
 View EncoderGemms::rows_of_gradient(EncoderGemm gemm) const {
@@ -104,7 +78,7 @@ View EncoderGemms::rows_of_gradient(EncoderGemm gemm) const {
 }
 
 Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
-  if (!rounds_gradient(gemm)) return {};
+  if (mode_ != GemmMode::kFp8) return {};
   const size_t i = index(gemm);
   const Fp8Scales scales = at(fp8_->gradient_scales, i);
   return {.q = matrix_in(rows_of_gradient(gemm), DType::kE5M2, fp8_->inputs_transposed[i].extent(1),
@@ -127,24 +101,21 @@ void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
 EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearBwdWeight& weight,
                                                  const LinearBwdData& data, Quantize dy) const {
   const size_t i = index(gemm);
-  const Fp8Passes& passes = kFp8Passes[i];
   Backward backward{.dy = {}, .dweight = weight, .dx = data};
-  if (mode_ == GemmMode::kIo || (!passes.data_gradient && !passes.weight_gradient)) return backward;
+  if (mode_ == GemmMode::kIo) return backward;
 
   const Fp8Scales scales = at(fp8_->gradient_scales, i);
   const int64_t tokens = dy.x.extent(0);
   const int64_t outputs = dy.x.extent(1);
   const bool is_rounded = is_fp8(dy.x.dtype);
   if (!is_rounded) dy = record(dy, scales);
-  if (mode_ == GemmMode::kFp8 && passes.data_gradient) {
+  if (mode_ == GemmMode::kFp8) {
     LinearBwdData& dx = backward.dx;
     dx.dy = matrix_in(rows_of_gradient(gemm), DType::kE5M2, tokens, outputs);
     if (!is_rounded) dy.q = dx.dy;
     dx.dy_inverse_scale = one_of(scales.inverse_scale);
     dx.weight = fp8_->weights[i].transposed;
     dx.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
-  }
-  if (mode_ == GemmMode::kFp8 && passes.weight_gradient) {
     LinearBwdWeight& dweight = backward.dweight;
     dy.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
     dweight.dy = dy.transposed;
@@ -157,7 +128,7 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
 }
 
 void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
-  if (!kGeluIsFp8 || mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
+  if (mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
     forward(EncoderGemm::kFfIn, in);
     return forward(EncoderGemm::kFfOut, out);
   }
@@ -180,7 +151,7 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
                                          const LinearBwdWeight& in_weight,
                                          const LinearBwdData& in_data,
                                          const Fp8Result& rounded) const {
-  if (!kGeluIsFp8 || mode_ != GemmMode::kFp8) {
+  if (mode_ != GemmMode::kFp8) {
     backward(EncoderGemm::kFfOut, out_weight, out_data, rounded);
     return backward(EncoderGemm::kFfIn, in_weight, in_data);
   }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <optional>
-#include <string>
 
 #include "kernels/ops/quantize.h"
 #include "kernels/ops_fwd.h"
@@ -13,37 +12,19 @@ namespace bertha {
 enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut };
 inline constexpr size_t kEncoderGemms = 4;
 
-/// Which GEMMs of train.precision fp8 multiply fp8, by pass: y = x w^T, dx = dy w, dw = dy^T x.
-/// All others, and everything beside GEMMs, stay in io.
-struct Fp8Passes {
-  const char* name;
-  bool forward;
-  bool data_gradient;
-  bool weight_gradient;
-};
-inline constexpr std::array<Fp8Passes, kEncoderGemms> kFp8Passes{{
-    {.name = "qkv", .forward = true, .data_gradient = true, .weight_gradient = true},
-    {.name = "projection", .forward = true, .data_gradient = true, .weight_gradient = true},
-    {.name = "ff_in", .forward = true, .data_gradient = true, .weight_gradient = true},
-    {.name = "ff_out", .forward = true, .data_gradient = true, .weight_gradient = true},
-}};
-
-/// Whether only fp8 GEMMs read the result of the GELU and its gradient: a step with scales stores
-/// neither of them in io, nor the pre-activation, of which the gradient needs the derivative alone.
-inline constexpr bool kGeluIsFp8 = [] {
-  const Fp8Passes& in = kFp8Passes[static_cast<size_t>(EncoderGemm::kFfIn)];
-  const Fp8Passes& out = kFp8Passes[static_cast<size_t>(EncoderGemm::kFfOut)];
-  return out.forward && out.weight_gradient && in.data_gradient && in.weight_gradient;
-}();
-
-/// The table in words, for logs: "qkv forward+dgrad+wgrad, projection ...".
-std::string describe_fp8_passes();
+/// What train.precision fp8 multiplies in fp8: y = x w^T, dx = dy w and dw = dy^T x of these. All
+/// others, and everything beside GEMMs, stay in io. A step with scales stores neither the result of
+/// the GELU nor its gradient in io, nor the pre-activation, of which the gradient needs the
+/// derivative alone.
+inline constexpr const char* kFp8Gemms =
+    "qkv forward+dgrad+wgrad, projection forward+dgrad+wgrad, ff_in forward+dgrad+wgrad, "
+    "ff_out forward+dgrad+wgrad";
 
 /// What the GEMMs of a layer do in a forward or backward pass.
 enum class GemmMode : uint8_t {
   kIo,       // multiply io
   kRecord,   // likewise, and record the amax of every matrix that fp8 would round
-  kFp8,      // multiply fp8 where kFp8Passes says so, and record
+  kFp8,      // multiply fp8, and record
   kFp8Eval,  // multiply fp8 and record nothing
 };
 
@@ -100,7 +81,7 @@ class EncoderGemms {
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 const Fp8Result& rounded = {}) const;
 
-  /// kFfIn with its GELU and kFfOut behind it. With kGeluIsFp8 kFfIn rounds the result of the GELU.
+  /// kFfIn with its GELU and kFfOut behind it, whose fp8 input kFfIn rounds.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
   /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
@@ -124,8 +105,6 @@ class EncoderGemms {
   void run(const std::optional<Quantize>& quantize) const;
   View rows_of_gradient(EncoderGemm gemm) const;
   void record_weight(EncoderGemm gemm, const View& weight) const;
-  /// Whether all that reads the gradient of the GEMM's output reads fp8.
-  bool rounds_gradient(EncoderGemm gemm) const;
   /// Takes the maximum of `from`, and has no outputs yet.
   Quantize record(Quantize from, const Fp8Scales& scales) const;
 

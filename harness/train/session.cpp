@@ -35,7 +35,7 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                                              .hidden = session.dims.H,
                                              .feed_forward = session.dims.F,
                                              .fp8 = fp8}),
-          .fp8_gemms = fp8 ? describe_fp8_passes() : "",
+          .fp8_gemms = fp8 ? kFp8Gemms : "",
           .graphs = !options.time_operations && config.log.profile_steps.empty() &&
                     can_record_passes(session.choice, session.backend, config.cuda, call)};
 }

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Checks formatting, file headers, commit hashes and words.
+"""Checks formatting, file headers and commit hashes.
 
 usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
        check_style.py --self-test    plants one violation of each rule and expects its report
 
 Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
 at column 100; a file begins with at most 30 lines of comment; no commit hash in sources and READMEs
-(kernels/measured/ has them); none of the words of retired_words.txt; `folder/file` in a README exists,
-perhaps with an ending. Files that other programs wrote (tests/golden/) or that are no text
-(tests/fuzz/corpus/) are exempt.
+(kernels/measured/ has them); `folder/file` in a README exists, perhaps with an ending. Files that
+other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
 """
 
 import argparse
@@ -50,25 +49,9 @@ def header_lines(text):
     return count
 
 
-def retired_words(text):
-    """[(compiled pattern, the word to use, files exempt)] of the lines `pattern => words`."""
-    words = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        pattern, arrow, rest = line.partition(" => ")
-        use, _, files = rest.partition(" ; except ")
-        if not arrow:
-            raise SystemExit(f"retired_words.txt:{number}: want 'pattern => words to use'")
-        words.append((re.compile(pattern), use.strip(), tuple(files.split())))
-    return words
-
-
 class Checker:
-    def __init__(self, root, words, formatter):
+    def __init__(self, root, formatter):
         self.root = root
-        self.words = words
         self.formatter = formatter
         self.found = []
 
@@ -112,10 +95,6 @@ class Checker:
             found = None if measured else HASH.search(line)
             if found:
                 self.report(path, number, "hash", f"{found[0]}: commits stand in {MEASURED[0]} only")
-            for pattern, use, exempt in self.words:
-                found = None if path.startswith(exempt) else pattern.search(line)
-                if found:
-                    self.report(path, number, "word", f"'{found[0]}', want {use}")
 
     def check_format(self, paths):
         if not paths:
@@ -151,24 +130,16 @@ def find_formatter():
 
 # --- the self-test: every rule fires on what it forbids, and on nothing else ------------------------
 
-WORDS = "octet => Vec ; except tests/allowed\n# a comment\n\\bdoors? => interface\n"
 CLEAN = {
     ".clang-format": "BasedOnStyle: Google\nReflowComments: false\n",
-    "README.md": "# A title\n\n`kernels/a`, `kernels/*.cu`, indoors, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
+    "README.md": "# A title\n\n`kernels/a`, `kernels/*.cu`, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
     "kernels/a.h": "#pragma once\n\n" + "// why\n" * MOST_HEADER_LINES + "\nint f();\n",
     "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + 0b10110011 + "0123abc"[0]; }\n',
     "kernels/measured/a.md": "at 738783c\n",
     "launch/run": "#!/usr/bin/env bash\necho done\n",
-    "tests/allowed.py": "octet = 8\n",
-    "tests/golden/a.md": "at 738783c, an octet\n",
-    "data/train/vocab.txt": "octet\n",
+    "tests/golden/a.md": "at 738783c\n",
 }
 PLANTED = [
-    ("word", "README.md", "an octet of columns\n"),
-    ("word", "kernels/b.cu", "// the door\n"),
-    ("word", "launch/run", "# doors\n"),
-    ("word", "kernels/measured/a.md", "octets\n"),
-    ("word", "data/CMakeLists.txt", "# doors\n"),
     ("hash", "README.md", "as of 738783c\n"),
     ("hash", "kernels/b.cu", "// measured at 60512e0f\n"),
     ("hash", "kernels/a.h", "// " + "60512e0a9b" * 4 + "\n"),
@@ -185,7 +156,7 @@ def check_tree(files, formatter):
         for path, text in files.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
-        return Checker(root, retired_words(WORDS), formatter).run()
+        return Checker(root, formatter).run()
 
 
 def self_test(formatter):
@@ -206,8 +177,7 @@ def main():
     formatter = find_formatter()
     if arguments.self_test:
         return self_test(formatter)
-    words = retired_words((HERE / "retired_words.txt").read_text(encoding="utf-8"))
-    found = Checker(arguments.root, words, formatter).run()
+    found = Checker(arguments.root, formatter).run()
     for path, line, rule, sentence in found:
         print(f"{path}:{line}: {rule}: {sentence}")
     print(f"{len(found)} violations of the style")

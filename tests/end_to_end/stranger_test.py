@@ -1,4 +1,4 @@
-"""What files from a stranger can do: be read. The table of launch/README.md has a row for each class."""
+"""What files from a stranger can do: be read. The table of launch/strangers.md has a row for each class."""
 
 import contextlib
 import json

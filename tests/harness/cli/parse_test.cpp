@@ -214,7 +214,9 @@ TEST(Parse, EveryCommandInTheReadmesParses) {
   for (const std::string name :
        {"README.md", "configs/README.md", "data/README.md", "data/FORMAT.md", "harness/README.md",
         "harness/cli/README.md", "kernels/README.md", "kernels/measured/attention.md",
-        "kernels/measured/step.md", "launch/README.md", "tests/README.md"}) {
+        "kernels/measured/step.md", "launch/README.md", "launch/clusters.md", "launch/machines.md",
+        "launch/profiles.md", "harness/ranks.md", "harness/decisions.md", "tests/README.md",
+        "tests/attacks.md", "tests/by_hand.md"}) {
     const std::string text = bytes_of(std::string(kSourceDir) + "/" + name);
     EXPECT_FALSE(text.empty()) << name;
     for (const Words& words : examples_in(text)) {
