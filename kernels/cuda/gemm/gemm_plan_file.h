@@ -10,14 +10,10 @@ namespace bertha {
 struct GemmOrigin {
   std::string device;   // "NVIDIA H200, 132 SMs"
   std::string library;  // "cublasLt 130100"
-  bool operator==(const GemmOrigin&) const = default;
 };
 
-/// Reads the tuned algorithms in the text file `path`. Every algorithm must still be checked by the
-/// library before it is used.
-///
-/// Errors    none: a file that is missing, cut, not understood or of another origin gives nothing,
-///           and one warning that says which.
+/// Reads the file `path`. The library must still check every algorithm before it is used. A file
+/// that is missing, damaged or of another origin gives nothing, and one warning.
 TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here);
 
 /// Replaces `path` in one step, so that ranks may write the same file. Error(kEnvironment).

@@ -1,8 +1,7 @@
 // Timing of cuBLASLt's algorithms, where a GEMM first occurs.
 //
-// Candidates  those that the heuristics name, then from the fastest to its neighbors (tile,
-//             cluster, order of tiles, the library's own option) as long as one is faster, by two
-//             launches each: some 350.
+// Candidates  those that the heuristics name, then the fastest one's neighbors (tile, cluster,
+//             order, the library's own option) as long as one is faster by two launches: some 350.
 // Long runs   of the seven fastest, 100 ms each: at the power limit, where training runs, the
 //             clock depends on the energy of an algorithm, which short runs do not show.
 // Check       on operands of -1, 0 and 1, whose sums are exact in any order, the chosen one writes
@@ -25,7 +24,6 @@ namespace {
 
 constexpr size_t kFinalists = 7;
 constexpr int kMaxSteps = 8;  // from neighbor to neighbor
-constexpr uint32_t kMostCustomOptions = 63;
 constexpr double kLongRunUs = 100'000.0;
 // Operands change from launch to launch, and all of them are four times the L2 cache.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
@@ -50,7 +48,7 @@ class AlgorithmTimer {
                               plan.n * plan.k * size_bytes(plan.key.b_dtype) + d_bytes();
     const int64_t sets = std::clamp<int64_t>(kRotatedBytes / set_bytes + 1, 2, 16);
     const float one = 1.0f;
-    BERTHA_CUDA_CHECK(cudaMemcpy(one_.data(), &one, sizeof(one), cudaMemcpyDefault));
+    copy(one_.data(), &one, sizeof(one));
     for (int64_t set = 0; set < sets; ++set) sets_.push_back(make_set(false));
   }
 
@@ -76,24 +74,26 @@ class AlgorithmTimer {
   /// D, and where it is written the pre-activation, of operands with exact sums.
   std::vector<char> output_of(const cublasLtMatmulAlgo_t& algorithm) {
     if (!exact_) exact_ = make_set(true);
-    const auto bytes = static_cast<size_t>(d_bytes());
     const Buffer written = device_.allocate(2 * d_bytes());
     char* const d = static_cast<char*>(written.data());
-    BERTHA_CUDA_CHECK(cudaMemcpy(d, exact_->d, bytes, cudaMemcpyDefault));
+    copy(d, exact_->d, d_bytes());
     GemmOperands operands = *exact_;
     operands.d = d;
-    if (plan_.key.epilogue == GemmEpilogue::kGeluBias) operands.aux = d + bytes;
+    if (plan_.key.epilogue == GemmEpilogue::kGeluBias) operands.aux = d + d_bytes();
     plan_.algorithm = algorithm;
     plans_.run(plan_, operands);
+    std::vector<char> output(static_cast<size_t>(written.bytes()));
+    copy(output.data(), d, written.bytes());
     BERTHA_CUDA_CHECK(cudaStreamSynchronize(stream_));
-    std::vector<char> output(2 * bytes);
-    BERTHA_CUDA_CHECK(cudaMemcpy(output.data(), d, output.size(), cudaMemcpyDefault));
     return output;
   }
 
-  size_t tried() const { return seen_.size(); }
-
  private:
+  void copy(void* to, const void* from, int64_t bytes) {
+    BERTHA_CUDA_CHECK(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream_));
+  }
+
   int64_t d_bytes() const { return plan_.m * plan_.n * size_bytes(plan_.key.dtype); }
 
   /// Device memory of values in [-0.5, 0.5): zeros, or few distinct values, would run faster than
@@ -108,11 +108,9 @@ class AlgorithmTimer {
     }
     buffers_.push_back(device_.allocate(count * size_bytes(dtype)));
     char* const data = static_cast<char*>(buffers_.back().data());
-    BERTHA_CUDA_CHECK(cudaMemcpy(data, first.data(), first.size(), cudaMemcpyDefault));
-    const int64_t bytes = buffers_.back().bytes();
-    for (int64_t done = std::ssize(first); done < bytes; done *= 2) {
-      const auto more = static_cast<size_t>(std::min(done, bytes - done));
-      BERTHA_CUDA_CHECK(cudaMemcpyAsync(data + done, data, more, cudaMemcpyDefault, stream_));
+    copy(data, first.data(), std::ssize(first));
+    for (int64_t done = std::ssize(first); done < buffers_.back().bytes(); done *= 2) {
+      copy(data + done, data, std::min(done, buffers_.back().bytes() - done));
     }
     return data;
   }
@@ -129,7 +127,6 @@ class AlgorithmTimer {
     return made;
   }
 
-  /// Of a launch.
   double time_us(const cublasLtMatmulAlgo_t& algorithm, int launches) {
     plan_.algorithm = algorithm;
     BERTHA_CUDA_CHECK(cudaEventRecord(native(*begin_), stream_));
@@ -171,7 +168,7 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlans::neighbors(const GemmPlan& plan) con
   std::vector<cublasLtMatmulAlgo_t> found;
   vary(here, CUBLASLT_ALGO_CONFIG_TILE_ID, uint32_t{CUBLASLT_MATMUL_TILE_END - 1}, found);
   vary(here, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, uint16_t{CUBLASLT_CLUSTER_SHAPE_1x4x1}, found);
-  vary(here, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, kMostCustomOptions, found);
+  vary(here, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, uint32_t{63}, found);
   vary(here, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, uint32_t{1}, found);
   GemmPlan candidate(plan.key);
   std::erase_if(found, [&](const cublasLtMatmulAlgo_t& algorithm) {
@@ -198,9 +195,9 @@ void GemmPlans::tune(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choic
       fastest, [&](const Candidate& one) { return timer.output_of(one.algorithm) == wanted; });
   plan.algorithm = right == fastest.end() ? first : right->algorithm;
   tuned_[plan.key] = {.algorithm = bytes_of(plan.algorithm)};
-  log_line(LogLevel::kInfo, concat("tuned a GEMM with T = ", plan.key.rows, ", K = ",
-                                   plan.key.inputs, ", N = ", plan.key.outputs, ": ", timer.tried(),
-                                   " algorithms, ", right - fastest.begin(), " faster ones wrong"));
+  log_line(LogLevel::kInfo,
+           concat("tuned a GEMM with T = ", plan.key.rows, ", K = ", plan.key.inputs,
+                  ", N = ", plan.key.outputs, ": ", right - fastest.begin(), " faster ones wrong"));
   if (!path_.empty()) save_tuned_gemms(path_, origin_, tuned_);
 }
 
