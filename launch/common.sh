@@ -335,16 +335,18 @@ pass_pending_on() {  # SIGNAL, process id of mpirun
 # Waits for mpirun, or for a rank without it. Forwards SIGTERM, SIGUSR1 and Ctrl-C as SIGNAL to its ranks,
 # which may take some time to save, and the loss of the terminal as it is.
 wait_and_pass_on() {  # SIGNAL, process id of mpirun
-  local status interrupted=yes
+  local status interrupted=yes lost=
   # shellcheck disable=SC2064
   trap "interrupted=yes; signal_ranks $1 $2" TERM INT USR1
   # shellcheck disable=SC2064
-  trap "interrupted=yes; signal_ranks HUP $2" HUP
+  trap "interrupted=yes lost=yes; signal_ranks HUP $2" HUP
   while [[ -n $interrupted ]]; do
     interrupted="" status=0
     wait "$2" || status=$?
   done
   trap - TERM INT USR1 HUP
+  # Open MPI 4's mpirun may crash while the terminal that it lost ends its ranks.
+  if [[ -n $lost ]] && ((status > 128)); then status=129; fi
   return "$status"
 }
 
