@@ -12,10 +12,9 @@ namespace bertha {
 enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut };
 inline constexpr size_t kEncoderGemms = 4;
 
-/// What train.precision fp8 multiplies in fp8: y = x w^T, dx = dy w and dw = dy^T x of these. All
-/// others, and everything beside GEMMs, stay in io. A step with scales stores neither the result of
-/// the GELU nor its gradient in io, nor the pre-activation, of which the gradient needs the
-/// derivative alone.
+/// The GEMMs that train.precision fp8 runs in fp8: y = x w^T, dx = dy w and dw = dy^T x of each.
+/// Everything else stays in io. Once there are scales, a step stores neither the result of the GELU
+/// nor its gradient in io, and of the pre-activation only the derivative of the GELU.
 inline constexpr const char* kFp8Gemms =
     "qkv forward+dgrad+wgrad, projection forward+dgrad+wgrad, ff_in forward+dgrad+wgrad, "
     "ff_out forward+dgrad+wgrad";
@@ -81,7 +80,7 @@ class EncoderGemms {
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 const Fp8Result& rounded = {}) const;
 
-  /// kFfIn with its GELU and kFfOut behind it, whose fp8 input kFfIn rounds.
+  /// kFfIn with its GELU, then kFfOut. In fp8 the first also rounds the input of the second.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
   /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,

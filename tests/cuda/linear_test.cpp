@@ -4,12 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
-#include "kernels/base/log.h"
-#include "kernels/ops/gemm_shape.h"
 #include "tests/cuda/data_gradient_case.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"

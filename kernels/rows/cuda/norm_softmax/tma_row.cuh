@@ -21,8 +21,8 @@ namespace bertha {
 // row.
 //
 // Widths: from 8,200 columns, where a row in registers takes 5 % longer at 32,768; odd rows from
-// 545 on, in blocks of 64 threads (of 128: 6 to 12 % longer below 2,048 forward, at most 3 %
-// shorter above).
+// 545 on, in blocks of 64 threads. Blocks of 128 take 6 to 14 % longer forward below 2,048, at most
+// 3 % less above; backward up to 7 % less at 545, up to 7 % more at 1,025.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
