@@ -10,7 +10,6 @@
 #include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/ops/attention.h"
 
 namespace bertha {
 namespace {
@@ -29,13 +28,6 @@ std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& 
     ranks.push_back(std::move(rank));
   }
   return ranks;
-}
-
-BackendChoice choose_gpu(World& world, const std::vector<std::string>& visible) {
-  const int ordinal = plan_gpu(gather_gpus(world, visible), world.rank());
-  return {.kind = BackendChoice::Kind::kCuda,
-          .gpu_ordinal = ordinal,
-          .gpu_bus_id = visible[static_cast<size_t>(ordinal)]};
 }
 
 /// "node3, node7": where a rank sees no GPU; "" = nowhere.
@@ -66,59 +58,47 @@ bool decide_auto(World& world, bool sees_gpu) {
   return any_sees;
 }
 
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(int threads, World& world, Grouping grouping) {
+    try {
+      device_ = make_cpu_device(threads);
+      stream_ = device_->make_stream();
+      ops_ = make_cpu_ops(*device_, *stream_);
+    } catch (const Error& error) {
+      fail(error.code, error.what(), "; train.threads_per_rank sets the number of threads");
+    }
+    collectives_ =
+        make_grouped_collectives(grouping, world, *device_, [this](Level, World& ranks, Stream*) {
+          return ranks.make_host_collectives(*device_);  // each call ends before it returns
+        });
+  }
+
+  std::string attention_kernels(const AttentionCall&) const override { return ""; }
+  bool can_record_passes(const AttentionCall&) const override { return false; }
+  std::string gelu_gemm_kernels(const FeedForward&) const override { return ""; }
+  bool has_fp8() const override { return true; }
+};
+
 }  // namespace
 
-BackendChoice choose_backend(const TrainConfig& config, World& world) {
-  if (config.backend == ComputeBackend::kCpu) return {};
-  if (config.backend == ComputeBackend::kCuda && !has_cuda_backend()) {
+RankGpu choose_gpu(ComputeBackend backend, World& world) {
+  if (backend == ComputeBackend::kCpu) return {};
+  if (backend == ComputeBackend::kCuda && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
          "the backend is cuda, but this program has no CUDA backend; set train.backend "
          "(--backend) to cpu or auto.");
   }
   const std::vector<std::string> visible = visible_gpus();
-  if (config.backend == ComputeBackend::kAuto && !decide_auto(world, !visible.empty())) return {};
-  return choose_gpu(world, visible);
+  if (backend == ComputeBackend::kAuto && !decide_auto(world, !visible.empty())) return {};
+  const int ordinal = plan_gpu(gather_gpus(world, visible), world.rank());
+  return {.ordinal = ordinal, .bus_id = visible[static_cast<size_t>(ordinal)]};
 }
 
-Backend make_backend(const BackendChoice& choice, const CudaConfig& cuda, int threads, World& world,
-                     Grouping grouping) {
-  if (choice.kind == BackendChoice::Kind::kCuda) {
-    return make_cuda_backend(choice.gpu_ordinal, cuda, world, grouping);
-  }
-  Backend backend;
-  try {
-    backend.device = make_cpu_device(threads);
-    backend.stream = backend.device->make_stream();
-    backend.ops = make_cpu_ops(*backend.device, *backend.stream);
-  } catch (const Error& error) {
-    fail(error.code, error.what(), "; train.threads_per_rank sets the number of threads");
-  }
-  backend.collectives = make_grouped_collectives(
-      grouping, world, *backend.device, [&backend](Level, World& ranks, Stream*) {
-        return ranks.make_host_collectives(*backend.device);  // each call ends before it returns
-      });
-  return backend;
-}
-
-std::string describe_attention(const BackendChoice& choice, const Backend& backend,
-                               const CudaConfig& cuda, const AttentionCall& call) {
-  if (choice.kind != BackendChoice::Kind::kCuda) return "";
-  return describe_cuda_attention(backend, cuda, call);
-}
-
-bool can_record_passes(const BackendChoice& choice, const Backend& backend, const CudaConfig& cuda,
-                       const AttentionCall& call) {
-  return choice.kind == BackendChoice::Kind::kCuda && can_record_cuda_passes(backend, cuda, call);
-}
-
-std::string describe_gelu_gemms(const BackendChoice& choice, const Backend& backend,
-                                const CudaConfig& cuda, const FeedForward& model) {
-  if (choice.kind != BackendChoice::Kind::kCuda) return "";
-  return describe_cuda_gelu_gemms(backend, cuda, model);
-}
-
-bool has_fp8(const BackendChoice& choice, const Backend& backend) {
-  return choice.kind != BackendChoice::Kind::kCuda || has_cuda_fp8(backend);
+std::unique_ptr<Backend> make_backend(const RankGpu& gpu, const CudaConfig& cuda, int threads,
+                                      World& world, Grouping grouping) {
+  if (!gpu.is_none()) return make_cuda_backend(gpu.ordinal, cuda, world, grouping);
+  return std::make_unique<CpuBackend>(threads, world, grouping);
 }
 
 }  // namespace bertha

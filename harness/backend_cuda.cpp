@@ -27,17 +27,6 @@ std::unique_ptr<Device> open_gpu(int ordinal, CudaKernels kernels) {
   }
 }
 
-CudaOptions cuda_options(const Backend& backend, const CudaConfig& config) {
-  const CudaOptions asked{.embedding_gradient = config.embedding_gradient,
-                          .attention = config.attention,
-                          .gelu_gemms = config.gelu_gemms,
-                          .gemm_plans_path = config.gemm_plans,
-                          .tune_gemms = config.tune_gemms,
-                          .gemm_sm_count = static_cast<int>(config.gemm_sm_count),
-                          .fp8_fast_wgrad = config.fp8_fast_wgrad};
-  return with_key([&] { return options_on(*backend.device, asked); });
-}
-
 std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device, Level level,
                                         World& ranks, Stream* stream, bool log) {
   if (ranks.size() == 1) return make_solo_collectives(device);
@@ -50,6 +39,57 @@ std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device
       {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible, .log = log});
 }
 
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int gpu_ordinal, CudaConfig config, World& world, Grouping grouping)
+      : config_(std::move(config)) {
+    device_ = open_gpu(gpu_ordinal, config_.kernels);
+    stream_ = device_->make_stream();
+    options_ = with_key([&] { return options_on(*device_, asked_options()); });
+    ops_ = make_cuda_ops(*device_, *stream_, options_);
+    collectives_ = make_grouped_collectives(
+        grouping, world, *device_,
+        [&, log = world.rank() == 0](Level level, World& ranks, Stream* stream) {
+          return make_level(config_, *device_, level, ranks, stream, log);
+        });
+  }
+
+  std::string attention_kernels(const AttentionCall& call) const override {
+    return with_key([&] { return bertha::attention_kernels(options_, call); });
+  }
+
+  bool can_record_passes(const AttentionCall& call) const override {
+    return config_.graphs == CudaGraphs::kAuto && launches_ignore_lengths(options_, call);
+  }
+
+  std::string gelu_gemm_kernels(const FeedForward& model) const override {
+    if (model.fp8 && !has_fp8()) {
+      fail(ExitCode::kUsage,
+           "train.precision is fp8, which needs the kernels of sm_90a (H100, H200), "
+           "and the device is ",
+           device_->description(),
+           "; set train.precision to bf16, and cuda.kernels to auto on such a GPU.");
+    }
+    return with_key([&] { return gelu_gemms(*device_, options_, model); });
+  }
+
+  bool has_fp8() const override { return runs_sm90a_kernels(*device_); }
+
+ private:
+  CudaOptions asked_options() const {
+    return {.embedding_gradient = config_.embedding_gradient,
+            .attention = config_.attention,
+            .gelu_gemms = config_.gelu_gemms,
+            .gemm_plans_path = config_.gemm_plans,
+            .tune_gemms = config_.tune_gemms,
+            .gemm_sm_count = static_cast<int>(config_.gemm_sm_count),
+            .fp8_fast_wgrad = config_.fp8_fast_wgrad};
+  }
+
+  CudaConfig config_;
+  CudaOptions options_;  // as this GPU runs them
+};
+
 }  // namespace
 
 bool has_cuda_backend() { return true; }
@@ -61,44 +101,9 @@ std::vector<std::string> visible_gpus() {
   return bus_ids;
 }
 
-Backend make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
-                          Grouping grouping) {
-  Backend backend;
-  backend.device = open_gpu(gpu_ordinal, config.kernels);
-  backend.stream = backend.device->make_stream();
-  backend.ops = make_cuda_ops(*backend.device, *backend.stream, cuda_options(backend, config));
-  backend.collectives = make_grouped_collectives(
-      grouping, world, *backend.device, [&](Level level, World& ranks, Stream* stream) {
-        return make_level(config, *backend.device, level, ranks, stream, world.rank() == 0);
-      });
-  return backend;
+std::unique_ptr<Backend> make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,
+                                           Grouping grouping) {
+  return std::make_unique<CudaBackend>(gpu_ordinal, config, world, grouping);
 }
-
-std::string describe_cuda_attention(const Backend& backend, const CudaConfig& config,
-                                    const AttentionCall& call) {
-  const CudaOptions options = cuda_options(backend, config);
-  return with_key([&] { return attention_kernels(options, call); });
-}
-
-bool can_record_cuda_passes(const Backend& backend, const CudaConfig& config,
-                            const AttentionCall& call) {
-  return config.graphs == CudaGraphs::kAuto &&
-         launches_ignore_lengths(cuda_options(backend, config), call);
-}
-
-std::string describe_cuda_gelu_gemms(const Backend& backend, const CudaConfig& config,
-                                     const FeedForward& model) {
-  if (model.fp8 && !has_cuda_fp8(backend)) {
-    fail(ExitCode::kUsage,
-         "train.precision is fp8, which needs the kernels of sm_90a (H100, H200), "
-         "and the device is ",
-         backend.device->description(),
-         "; set train.precision to bf16, and cuda.kernels to auto on such a GPU.");
-  }
-  const CudaOptions options = cuda_options(backend, config);
-  return with_key([&] { return gelu_gemms(*backend.device, options, model); });
-}
-
-bool has_cuda_fp8(const Backend& backend) { return runs_sm90a_kernels(*backend.device); }
 
 }  // namespace bertha

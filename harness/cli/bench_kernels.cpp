@@ -44,9 +44,10 @@ struct KernelOptions {
 
 /// A backend, and the kernels that its attention takes: "grouped"; "" where there is one kind.
 struct Contender {
-  Backend backend;
-  std::unique_ptr<OpBench<Ops>> bench;
+  std::unique_ptr<Backend> backend;
+  DType io;
   std::string attention;
+  std::unique_ptr<OpBench<Ops>> bench;
 
   /// Of one direction, where both have kernels of their own: "persistent forward, grouped
   /// backward".
@@ -62,30 +63,29 @@ struct Contender {
 /// What the benchmark of one process runs on.
 struct Setting {
   Config config = {};
-  BackendChoice choice = {};
+  RankGpu gpu = {};
   CoreShare cores = {};
   BenchModel model = {};
-  DType io = DType::kF32;
 
-  Contender contender(CudaOptions::AttentionVariant attention, World& world) const {
+  Contender contender(CudaOptions::AttentionVariant variant, World& world) const {
     CudaConfig cuda = config.cuda;
-    cuda.attention = attention;
+    cuda.attention = variant;
     const int threads = cores.threads_for(config.train.threads_per_rank);
-    Contender made{
-        .backend = make_backend(choice, cuda, threads, world), .bench = nullptr, .attention = ""};
-    made.attention = describe_attention(choice, made.backend, cuda,
-                                        {.io = io,
-                                         .head_size = model.hidden / model.heads,
-                                         .max_seq_tokens = model.mask_width,
-                                         .has_dropout = model.attention_dropout > 0});
-    made.bench =
-        std::make_unique<OpBench<Ops>>(OpBench<Ops>::Parts{.device = made.backend.device.get(),
-                                                           .stream = made.backend.stream.get(),
-                                                           .ops = made.backend.ops.get(),
+    std::unique_ptr<Backend> backend = make_backend(gpu, cuda, threads, world);
+    const DType io = choose_io(config, backend->device());
+    std::string attention =
+        backend->attention_kernels({.io = io,
+                                    .head_size = model.hidden / model.heads,
+                                    .max_seq_tokens = model.mask_width,
+                                    .has_dropout = model.attention_dropout > 0});
+    auto bench =
+        std::make_unique<OpBench<Ops>>(OpBench<Ops>::Parts{.device = &backend->device(),
+                                                           .stream = &backend->stream(),
+                                                           .ops = &backend->ops(),
                                                            .make_reference = make_cpu_ops,
                                                            .io = io,
                                                            .reference_threads = cores.threads});
-    return made;
+    return {std::move(backend), io, std::move(attention), std::move(bench)};
   }
 };
 
@@ -97,8 +97,7 @@ std::vector<Contender> contenders(const Setting& setting, bool has_attention, Wo
                                   std::vector<std::string>& notes) {
   using Variant = CudaOptions::AttentionVariant;
   const Variant asked = setting.config.cuda.attention;
-  const bool compares =
-      has_attention && asked == Variant::kAuto && setting.choice.kind == BackendChoice::Kind::kCuda;
+  const bool compares = has_attention && asked == Variant::kAuto && !setting.gpu.is_none();
   std::vector<Contender> all;
   all.push_back(setting.contender(compares ? Variant::kGrouped : asked, world));
   if (!compares) return all;
@@ -156,9 +155,9 @@ void write_dump(const std::string& path, const OpCase& op, const OpCall& call,
   }
   SafeTensorsWriter writer(path, entries, metadata);
   for (const View& view : call.tensors) {
-    const Buffer pinned = backend.device->allocate_pinned(view.bytes());
-    backend.device->copy(*backend.stream, pinned.data(), view.data, view.bytes());
-    backend.stream->wait_on_host();
+    const Buffer pinned = backend.device().allocate_pinned(view.bytes());
+    backend.device().copy(backend.stream(), pinned.data(), view.data, view.bytes());
+    backend.stream().wait_on_host();
     writer.append(static_cast<const char*>(pinned.data()), view.bytes());
   }
   writer.finish();
@@ -174,7 +173,7 @@ void dump(const Setting& setting, const std::vector<BenchBatch>& batches, const 
       const std::string kernels = contender.attention.empty() ? "cpu" : contender.attention;
       const std::string path = dump_path(folder, batch.name, kernels);
       contender.bench->run_once(op, [&](const OpCall& call) {
-        write_dump(path, op, call, contender.backend,
+        write_dump(path, op, call, *contender.backend,
                    {{"mix", batch.name},
                     {"kernels", kernels},
                     {"dropout", concat(dropout)},
@@ -197,10 +196,9 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   if (config.train.precision == Precision::kFp16) {
     config.optimizer.loss_scale = LossScaling::kDynamic;  // fp16 needs one
   }
-  setting.choice = choose_backend(config.train, world);
-  setting.cores = take_core_share(world, setting.choice.gpu_bus_id);
+  setting.gpu = choose_gpu(config.train.backend, world);
+  setting.cores = take_core_share(world, setting.gpu.bus_id);
   setting.model = bench_model(config);
-  setting.io = planned_io(config.train, setting.choice.kind == BackendChoice::Kind::kCuda);
 
   if (!options.tune.empty()) {
     fail(ExitCode::kUsage,
@@ -209,21 +207,20 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
          options.tune, "`");
   }
   BenchReport report{.model = config.model.name,
-                     .precision = name(setting.io),
                      .date = utc_date(),
                      .peak_flops_per_second = 1e12 * options.peak_tflops,
                      .peak_bytes_per_second = 1e9 * options.peak_gbps};
   std::vector<Contender> all;
   all.push_back(setting.contender(config.cuda.attention, world));
-  const Device& device = *all.front().backend.device;
-  choose_io(config, device);
+  const Device& device = all.front().backend->device();
+  report.precision = name(all.front().io);
   report.device = device.description();
   const std::vector<BenchBatch> batches = bench_batches(
       config, {.lengths_path = options.lengths, .tokens = options.tokens}, device, world);
   std::vector<OpCase> cases =
       chosen_cases(make_op_cases(setting.model, batches), options.operations);
   const auto is_fp8_case = [](const OpCase& op) { return op.operation == "quantize"; };
-  if (!has_fp8(setting.choice, all.front().backend) && std::erase_if(cases, is_fp8_case) > 0) {
+  if (!all.front().backend->has_fp8() && std::erase_if(cases, is_fp8_case) > 0) {
     report.notes.push_back("quantize is not measured: portable kernels have no fp8");
   }
   all.clear();  // its memory goes before that of the next ones comes

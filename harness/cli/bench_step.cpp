@@ -51,9 +51,8 @@ int find_largest_batch(Config config, const StepOptions& options, World& world) 
     fail(ExitCode::kUsage, "--largest-batch runs on one rank, found ", world.size(),
          "; start it without mpirun");
   }
-  const BackendChoice choice = choose_backend(config.train, world);
-  config.train.backend =
-      choice.kind == BackendChoice::Kind::kCuda ? ComputeBackend::kCuda : ComputeBackend::kCpu;
+  const bool has_gpu = !choose_gpu(config.train.backend, world).is_none();
+  config.train.backend = has_gpu ? ComputeBackend::kCuda : ComputeBackend::kCpu;
   const int64_t most =
       largest_fitting([&](int64_t seqs) { return runs(config, options.bench, seqs, world); });
   const int64_t tokens = config.data.max_seq_tokens;

@@ -15,18 +15,17 @@ namespace bertha {
 namespace {
 
 // A device that has the precision.
-Backend backend_for(const TextModelOptions& options, const std::string& command, World& world) {
+std::unique_ptr<Backend> backend_for(const TextModelOptions& options, const std::string& command,
+                                     World& world) {
   if (world.size() != 1) {
     fail(ExitCode::kUsage, command, " runs on one rank, found ", world.size(),
          "; start it without mpirun.");
   }
-  TrainConfig train;
-  train.backend = options.backend;
-  const BackendChoice choice = choose_backend(train, world);
-  const CoreShare cores = take_core_share(world, choice.gpu_bus_id);
-  Backend backend = make_backend(choice, {}, cores.threads, world);
-  if (!backend.device->has_io(options.io)) {
-    fail(ExitCode::kUsage, backend.device->description(), " has no ", name(options.io),
+  const RankGpu gpu = choose_gpu(options.backend, world);
+  const CoreShare cores = take_core_share(world, gpu.bus_id);
+  std::unique_ptr<Backend> backend = make_backend(gpu, {}, cores.threads, world);
+  if (!backend->device().has_io(options.io)) {
+    fail(ExitCode::kUsage, backend->device().description(), " has no ", name(options.io),
          "; give --precision fp32, or --backend cuda on a machine with a GPU.");
   }
   return backend;
@@ -46,33 +45,33 @@ WeightFolder folder_for(FolderRequest request) {
 
 TextModel::TextModel(const TextModelOptions& options, const std::string& command, World& world)
     : backend_(backend_for(options, command, world)),
-      batch_memory_(make_pinned_pool(*backend_.device)),
+      batch_memory_(make_pinned_pool(backend_->device())),
       folder_(folder_for(options.request)),
       vocabulary_(Vocabulary::load(folder_.vocab)),
       tokenizer_(vocabulary_, folder_.tokenizer),
       bert_(
           folder_.model, folder_.table,
           {.tokens = folder_.model.max_positions, .seqs = 1, .masked = folder_.model.max_positions},
-          {.device = backend_.device.get(),
-           .stream = backend_.stream.get(),
-           .ops = backend_.ops.get(),
+          {.device = &backend_->device(),
+           .stream = &backend_->stream(),
+           .ops = &backend_->ops(),
            .io = options.io}) {
   bind_weights(options.io);
 }
 
 void TextModel::bind_weights(DType io) {
   const int64_t elements = folder_.table.elements;
-  Device& device = *backend_.device;
+  Device& device = backend_->device();
   Buffer exact = device.allocate(elements * size_bytes(DType::kF32));
-  device.copy(*backend_.stream, exact.data(), folder_.flat.data(), exact.bytes());
+  device.copy(backend_->stream(), exact.data(), folder_.flat.data(), exact.bytes());
   const View from(exact.data(), DType::kF32, {elements});
   if (io == DType::kF32) {
     weights_ = std::move(exact);
   } else {
     weights_ = device.allocate(elements * size_bytes(io));
-    backend_.ops->run(Cast{.from = from, .to = View(weights_.data(), io, {elements})});
+    backend_->ops().run(Cast{.from = from, .to = View(weights_.data(), io, {elements})});
   }
-  backend_.stream->wait_on_host();
+  backend_->stream().wait_on_host();
   const View flat(weights_.data(), io, {elements});
   bert_.bind(flat, flat);  // no gradient is ever written
 }
@@ -140,17 +139,17 @@ std::vector<float> TextModel::on_host(const View& view, int64_t rows) {
   const int64_t elements = rows * view.extent(1);
   std::vector<float> values(static_cast<size_t>(elements));
   if (values.empty()) return values;
-  Device& device = *backend_.device;
+  Device& device = backend_->device();
   View live(view.data, view.dtype, {elements});
   Buffer widened;
   if (live.dtype != DType::kF32) {
     widened = device.allocate(elements * size_bytes(DType::kF32));
     const View to(widened.data(), DType::kF32, {elements});
-    backend_.ops->run(Cast{.from = live, .to = to});
+    backend_->ops().run(Cast{.from = live, .to = to});
     live = to;
   }
-  device.copy(*backend_.stream, values.data(), live.data, elements * size_bytes(DType::kF32));
-  backend_.stream->wait_on_host();
+  device.copy(backend_->stream(), values.data(), live.data, elements * size_bytes(DType::kF32));
+  backend_->stream().wait_on_host();
   return values;
 }
 

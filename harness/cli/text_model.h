@@ -66,7 +66,7 @@ class TextModel {
   void append_sentence(const std::string& text, std::vector<int16_t>& ids);
   std::vector<float> on_host(const View& view, int64_t rows);
 
-  Backend backend_;
+  std::unique_ptr<Backend> backend_;
   HostAllocator batch_memory_;  // a pinned pool
   WeightFolder folder_;
   Vocabulary vocabulary_;

@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-using Kind = BackendChoice::Kind;
 
 // Long enough for a GPU to reach the clocks that its power and temperature allow.
 constexpr double kGpuGemmFlops = 1.2e12;  // one GEMM of 8192 rows, columns and products
@@ -39,33 +38,33 @@ constexpr int kReductions = 10;
 constexpr int kLatencyReductions = 100;
 constexpr int64_t kOutputBytes = int64_t{64} << 20;
 
-double gemm_flops(Backend& backend, int threads, double flops, int64_t launches) {
-  OpBench<Ops> bench({.device = backend.device.get(),
-                      .stream = backend.stream.get(),
-                      .ops = backend.ops.get(),
+double gemm_flops(const Backend& backend, int threads, double flops, int64_t launches) {
+  OpBench<Ops> bench({.device = &backend.device(),
+                      .stream = &backend.stream(),
+                      .ops = &backend.ops(),
                       .make_reference = make_cpu_ops,
-                      .io = backend.device->has_io(DType::kBF16) ? DType::kBF16 : DType::kF32,
+                      .io = backend.device().has_io(DType::kBF16) ? DType::kBF16 : DType::kF32,
                       .reference_threads = threads});
   return gemm_roof(bench, flops, launches);
 }
 
 /// Bytes per second from one buffer to the other.
-double copy_bytes(Backend& backend, const Buffer& from, const Buffer& to) {
+double copy_bytes(const Backend& backend, const Buffer& from, const Buffer& to) {
   double copied = -static_cast<double>(kCopyBytes);  // the first one warms up
   Clock::time_point begin;
   do {
     if (copied <= 0) begin = Clock::now();
-    backend.device->copy(*backend.stream, to.data(), from.data(), kCopyBytes);
-    backend.stream->wait_on_host();
+    backend.device().copy(backend.stream(), to.data(), from.data(), kCopyBytes);
+    backend.stream().wait_on_host();
     copied += static_cast<double>(kCopyBytes);
   } while (copied == 0 || seconds_since(begin) < kCopySeconds);
   return copied / seconds_since(begin);
 }
 
 /// Seconds of one all-reduce of at least so many f32. All ranks of `world` call it.
-double reduce_seconds(Backend& backend, World& world, int64_t elements, int count) {
-  Collectives& collectives = *backend.collectives;
-  const Buffer memory = backend.device->allocate(elements * size_bytes(DType::kF32));
+double reduce_seconds(const Backend& backend, World& world, int64_t elements, int count) {
+  Collectives& collectives = backend.collectives();
+  const Buffer memory = backend.device().allocate(elements * size_bytes(DType::kF32));
   const View values(memory.data(), DType::kF32, {elements});
   collectives.all_reduce_sum(values);
   collectives.stream().wait_on_host();
@@ -77,7 +76,7 @@ double reduce_seconds(Backend& backend, World& world, int64_t elements, int coun
 }
 
 /// The bus bandwidth; -1 of one rank. All ranks of `world` call it.
-double reduce_bytes(Backend& backend, World& world, int64_t elements) {
+double reduce_bytes(const Backend& backend, World& world, int64_t elements) {
   if (world.size() == 1) return -1;
   const double share = 2.0 * (world.size() - 1) / world.size();
   const auto bytes = static_cast<double>(elements * size_bytes(DType::kF32));
@@ -105,8 +104,8 @@ class GpuWatch {
   std::jthread thread_;  // last: it uses what is above
 };
 
-void measure_gpu(Backend& gpu, int threads, World& world, RankFacts& facts) {
-  Device& device = *gpu.device;
+void measure_gpu(const Backend& gpu, int threads, World& world, RankFacts& facts) {
+  Device& device = gpu.device();
   facts.gpu_free_share = 1 - static_cast<double>(device.used_memory_bytes()) /
                                  static_cast<double>(device.total_memory_bytes());
   world.barrier();
@@ -122,11 +121,11 @@ void measure_gpu(Backend& gpu, int threads, World& world, RankFacts& facts) {
   facts.host_to_gpu_bytes = copy_bytes(gpu, pinned, to);
 }
 
-void measure_host(Backend& host, int threads, World& world, RankFacts& facts) {
+void measure_host(const Backend& host, int threads, World& world, RankFacts& facts) {
   world.barrier();
   facts.cpu_gemm_flops = gemm_flops(host, threads, kCpuGemmFlops, kCpuGemms);
-  const Buffer from = host.device->allocate(kCopyBytes);
-  const Buffer to = host.device->allocate(kCopyBytes);
+  const Buffer from = host.device().allocate(kCopyBytes);
+  const Buffer to = host.device().allocate(kCopyBytes);
   world.barrier();
   facts.host_copy_bytes = copy_bytes(host, from, to);
   facts.host_reduce_bytes = reduce_bytes(host, world, kHostReduceElements);
@@ -166,31 +165,28 @@ double most_open_files() {
 }  // namespace
 
 RankFacts measure_rank(const MeasureOptions& options, World& world) {
-  TrainConfig train;
-  train.backend = options.backend;
-  const BackendChoice choice = choose_backend(train, world);
-  const int cores = take_core_share(world, choice.gpu_bus_id).threads;
+  const RankGpu gpu = choose_gpu(options.backend, world);
+  const int cores = take_core_share(world, gpu.bus_id).threads;
   RankFacts facts{.rank = world.rank(),
                   .host = own_host(),
                   .machine = machine_name(),
                   .version = version_text(),
                   .cores = cores,
                   .gpus_seen = static_cast<int>(visible_gpus().size()),
-                  .gpu_bus_id = choice.gpu_bus_id};
+                  .gpu_bus_id = gpu.bus_id};
   facts.shm_free_bytes = free_in_shm();
   facts.open_files = most_open_files();
   const std::unique_ptr<World> node = world.make_node_world();
-  Backend host = make_backend({}, {}, cores, world);
-  measure_host(host, cores, world, facts);
-  if (choice.kind == Kind::kCuda) {
-    Backend gpu = make_backend(choice, {}, cores, world);
-    facts.gpu = gpu.device->description();
-    measure_gpu(gpu, cores, world, facts);
-    facts.job_reduce_bytes = reduce_bytes(gpu, world, kGpuReduceElements);
+  measure_host(*make_backend({}, {}, cores, world), cores, world, facts);
+  if (!gpu.is_none()) {
+    const std::unique_ptr<Backend> backend = make_backend(gpu, {}, cores, world);
+    facts.gpu = backend->device().description();
+    measure_gpu(*backend, cores, world, facts);
+    facts.job_reduce_bytes = reduce_bytes(*backend, world, kGpuReduceElements);
     facts.node_reduce_bytes = facts.job_reduce_bytes;
     if (node->size() < world.size()) {
-      Backend on_node = make_backend(choice, {}, cores, *node);
-      facts.node_reduce_bytes = reduce_bytes(on_node, *node, kGpuReduceElements);
+      facts.node_reduce_bytes =
+          reduce_bytes(*make_backend(gpu, {}, cores, *node), *node, kGpuReduceElements);
     }
   }
   facts.neighbor_bytes = exchange_with_neighbors(*world.make_transport(), node->rank() == 0);

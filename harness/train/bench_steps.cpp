@@ -63,24 +63,25 @@ BenchSteps::BenchSteps(Session& session, NextBatch next, Around around)
     : session_(session),
       next_(std::move(next)),
       around_(std::move(around)),
-      timers_(*session.backend.device, *session.backend.stream),
-      profiled_(session.config.log.profile_steps, *session.backend.device, *session.backend.stream),
+      timers_(session.backend->device(), session.backend->stream()),
+      profiled_(session.config.log.profile_steps, session.backend->device(),
+                session.backend->stream()),
       settings_(step_settings(session.config, *session.world,
                               static_cast<uint64_t>(session.config.train.seed))) {}
 
 void BenchSteps::warm_up(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) run();
-  session_.backend.stream->wait_on_host();
+  session_.backend->stream().wait_on_host();
   timers_.take_totals_ms();
   if (session_.timed_ops != nullptr) session_.timed_ops->take_totals();
   session_.world->barrier();
 }
 
 std::vector<double> BenchSteps::time(int64_t steps) {
-  Stream& stream = *session_.backend.stream;
+  Stream& stream = session_.backend->stream();
   std::vector<std::unique_ptr<Event>> borders;
   const auto mark = [&] {
-    borders.push_back(session_.backend.device->make_event());
+    borders.push_back(session_.backend->device().make_event());
     stream.record(*borders.back());
   };
   mark();

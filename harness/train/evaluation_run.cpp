@@ -104,7 +104,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
       describe_eval_set(batches, eval_config.model.vocab_size, *transport, eval_config.data.eval);
   board.enter(0, RunPhase::kEvaluate);
   EvalResult result = evaluate(*session.model, batches, session.parts(),
-                               *session.backend.collectives, [&board] { board.beat(); });
+                               session.backend->collectives(), [&board] { board.beat(); });
   if (!std::isfinite(result.mlm_loss)) {
     fail(ExitCode::kNumeric, checkpoint, ": the loss over ", config.data.eval, " is ",
          result.mlm_loss, ", so accuracies mean nothing: the weights are finite but too large for ",

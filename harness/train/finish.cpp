@@ -6,8 +6,6 @@
 
 #include "harness/report/summary.h"
 #include "harness/report/text_format.h"
-#include "harness/train/device_counters.h"
-#include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/post_mortem.h"
 #include "kernels/base/log.h"
 #include "kernels/ops/lamb_state.h"
@@ -15,22 +13,23 @@
 namespace bertha {
 namespace {
 
-/// joules: of TrainingRun::joules().
-RunEnd end_log(TrainingRun& run, ExitCode exit_code, const std::optional<double>& joules) {
+/// joules: Run::joules(), if known.
+RunEnd end_log(const Run& run, Reporter& reporter, ExitCode exit_code,
+               const std::optional<double>& joules) {
   RunEnd end{.status = exit_code == ExitCode::kSuccess ? "success" : "aborted",
              .samples = run.state.samples_trained,
              .exit_code = exit_code,
              .joules = joules};
-  run.reporter->run_stop(end);
-  run.reporter->finish();
+  reporter.run_stop(end);
+  reporter.finish();
   return end;
 }
 
-void print_summary(const TrainingRun& run, const RunEnd& end) {
+void print_summary(const Run& run, const Telemetry& telemetry, const RunEnd& end) {
   if (run.world->rank() != 0) return;
   const TrainingState& state = run.state;
   // A second start of a finished run trains nothing: then the rate over all its time is kept.
-  double seqs_per_second = run.progress->seqs_per_second();
+  double seqs_per_second = telemetry.progress->seqs_per_second();
   if (seqs_per_second <= 0 && state.training_seconds > 0) {
     seqs_per_second = static_cast<double>(state.samples_trained) / state.training_seconds;
   }
@@ -43,10 +42,10 @@ void print_summary(const TrainingRun& run, const RunEnd& end) {
        .samples = end.samples,
        .seconds = run.training_seconds(),
        .seqs_per_second = seqs_per_second,
-       .tokens_per_second = run.progress->tokens_per_second(),
+       .tokens_per_second = telemetry.progress->tokens_per_second(),
        .joules_per_sample = end.joules_per_sample(),
        .run_dir = run.run_dir,
-       .config = run.resolved_config,
+       .config = telemetry.resolved_config,
        .checkpoint = run.last_checkpoint,
        .max_steps = run.config.train.max_steps,
        .max_samples = run.config.train.max_samples,
@@ -57,12 +56,14 @@ void print_summary(const TrainingRun& run, const RunEnd& end) {
 
 /// The failure itself is what the user has to know: one more of the log only adds a warning. All
 /// ranks call it.
-void abort_log(TrainingRun& run, const Error& reason) {
-  const std::optional<double> joules = run.joules();  // before what may fail on one rank alone
+void abort_log(Training& training, const Error& reason) {
+  const std::optional<double> joules =
+      training.run.joules();  // before what may fail on one rank alone
+  Reporter& reporter = *training.telemetry.reporter;
   try {
-    finish_probe(run);
-    run.reporter->failure(concat("stopped: ", reason.what()));
-    end_log(run, reason.code, joules);
+    finish_capture(training);
+    reporter.failure(concat("stopped: ", reason.what()));
+    end_log(training.run, reporter, reason.code, joules);
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarning,
              concat("the log of the run stays without its end: ", error.what()));
@@ -70,15 +71,15 @@ void abort_log(TrainingRun& run, const Error& reason) {
 }
 
 /// The most of all ranks, in the log. All ranks call it.
-void report_memory(TrainingRun& run) {
-  note_memory(run);
+void report_memory(const Run& run, Telemetry& telemetry) {
+  note_memory(telemetry, run);
   constexpr int64_t kMiB = 1 << 20;
-  const int most_mib = run.world->agree_max(static_cast<int>(run.peak_memory_bytes / kMiB));
-  run.reporter->event(
+  const int most_mib = run.world->agree_max(static_cast<int>(telemetry.peak_memory_bytes / kMiB));
+  telemetry.reporter->event(
       concat("peak memory of a rank's device: ", bytes_text(int64_t{most_mib} * kMiB)));
 }
 
-int say_how_to_go_on(const TrainingRun& run) {
+int say_how_to_go_on(const Run& run) {
   const std::string where = run.state.step == 0 ? "before the first step, nothing to save"
                                                 : concat("at step ", grouped_text(run.state.step),
                                                          ", all saved in ", run.run_dir);
@@ -90,60 +91,63 @@ int say_how_to_go_on(const TrainingRun& run) {
 
 }  // namespace
 
-int finish_numeric(TrainingRun& run, const std::string& reason) {
-  const std::string path = write_post_mortem(run, read_lamb_state(run));
-  run.reporter->event(concat("stopped: ", reason, " See ", path));
-  end_log(run, ExitCode::kNumeric, run.joules());
+int finish_numeric(Training& training, const std::string& reason) {
+  auto& [run, telemetry, lifecycle] = training;
+  const std::string path = write_post_mortem(run, read_lamb_state(*run.session));
+  telemetry.reporter->event(concat("stopped: ", reason, " See ", path));
+  end_log(run, *telemetry.reporter, ExitCode::kNumeric, run.joules());
   return static_cast<int>(ExitCode::kNumeric);
 }
 
-int stop_before_training(TrainingRun& run) {
-  run.reporter->event("stopped before the first step");
-  run.reporter->finish();
-  return say_how_to_go_on(run);
+int stop_before_training(Training& training) {
+  training.telemetry.reporter->event("stopped before the first step");
+  training.telemetry.reporter->finish();
+  return say_how_to_go_on(training.run);
 }
 
-int finish_run(TrainingRun& run, Stop stop) {
-  run.profiled->stop();
-  record_last_steps(run);
+int finish_run(Training& training, Stop stop) {
+  auto& [run, telemetry, lifecycle] = training;
+  telemetry.profiled->stop();
+  finish_capture(training);
+  if (telemetry.progress->has_open_steps()) capture_now(training, true);
   // The steps since the last capture count too.
-  const LambState lamb = read_lamb_state(run);
-  run.most_skips_in_a_row = lamb.most_skips_in_a_row;
+  const LambState lamb = read_lamb_state(*run.session);
+  run.state.lamb.most_skips_in_a_row = lamb.most_skips_in_a_row;
   if (is_numeric_failure(run)) {
     return finish_numeric(
-        run,
+        training,
         concat(lamb.most_skips_in_a_row,
                " updates in a row were skipped: their gradient was not finite",
                run.config.optimizer.gradient_spike != GradientSpike::kWarn ? " or its norm a spike."
                                                                            : "."));
   }
 
-  if (stop == Stop::kEndOfPlan && run.evaluated_step != run.state.step) evaluate_now(run);
+  if (stop == Stop::kEndOfPlan && !is_evaluated(run)) evaluate_now(training);
   if (is_target_reached(run)) stop = Stop::kTarget;
   // Fresh weights need no saving: the next start makes them again.
-  const bool save = stop == Stop::kRequeue ? run.state.step > 0 : run.config.checkpoint.at_end;
-  if (save && run.saved_step != run.state.step) save_now(run);
+  const bool saves = stop == Stop::kRequeue ? run.state.step > 0 : run.config.checkpoint.at_end;
+  if (saves && run.saved_step != run.state.step) save_now(training);
 
   const bool succeeded =
       stop == Stop::kTarget || (stop == Stop::kEndOfPlan && run.config.train.target_accuracy <= 0);
   run.world->board().enter(run.state.step, RunPhase::kFinish);
-  report_memory(run);
+  report_memory(run, telemetry);
   const ExitCode exit_code = stop == Stop::kRequeue ? ExitCode::kRequeue
                              : succeeded            ? ExitCode::kSuccess
                                                     : ExitCode::kTargetMissed;
-  const RunEnd end = end_log(run, exit_code, run.joules());
+  const RunEnd end = end_log(run, *telemetry.reporter, exit_code, run.joules());
   if (stop == Stop::kRequeue) return say_how_to_go_on(run);
-  print_summary(run, end);
+  print_summary(run, telemetry, end);
   return static_cast<int>(exit_code);
 }
 
-void end_log_if_data_fail(TrainingRun& run, const std::function<void()>& work) {
+void end_log_if_data_fail(Training& training, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
     if (error.code == ExitCode::kData || error.code == ExitCode::kUsage) {
-      abort_log(run, error);
-      run.world->barrier();
+      abort_log(training, error);
+      training.run.world->barrier();
     }
     throw;
   }

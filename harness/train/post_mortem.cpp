@@ -24,7 +24,7 @@ Json figures_json(const std::vector<TensorFigures>& figures) {
   return all;
 }
 
-TracedStep last_step(const TrainingRun& run, const LambState& lamb) {
+TracedStep last_step(const Run& run, const LambState& lamb) {
   const StepBatch& batch = *run.last_batch;
   const StepSettings settings = step_settings(run.config, *run.world, run.state.seed);
   TracedStep step{
@@ -47,7 +47,7 @@ void add_figures(Json& report, Json& list, const std::vector<TensorFigures>& fig
 }
 
 void add_weights(Json& report, const Session& session) {
-  HostPieces pieces(*session.backend.device, *session.backend.stream);
+  HostPieces pieces(session.backend->device(), session.backend->stream());
   std::vector<TensorFigures> figures;
   for (const ParamInfo& param : session.table.params) {
     figures.push_back(figures_of("weight " + param.name,
@@ -58,7 +58,7 @@ void add_weights(Json& report, const Session& session) {
 }
 
 /// The step's scales, and its figures as this run computes them.
-void add_step(Json& report, const TrainingRun& run, const LambState& lamb) {
+void add_step(Json& report, const Run& run, const LambState& lamb) {
   const Session& session = *run.session;
   const TracedStep step = last_step(run, lamb);
   report["fp8_scale_exponents"] = step.fp8_scale_exponents;
@@ -69,7 +69,7 @@ void add_step(Json& report, const TrainingRun& run, const LambState& lamb) {
 
 }  // namespace
 
-std::string write_post_mortem(const TrainingRun& run, const LambState& lamb) {
+std::string write_post_mortem(const Run& run, const LambState& lamb) {
   const Session& session = *run.session;
   Json report = {{"step", run.state.step},
                  {"successful_steps", lamb.successful_steps},

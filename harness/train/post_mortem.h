@@ -14,6 +14,6 @@ namespace bertha {
 /// it. Returns the path.
 ///
 /// Errors    Error(kData) when a file cannot be written.
-std::string write_post_mortem(const TrainingRun& run, const LambState& lamb);
+std::string write_post_mortem(const Run& run, const LambState& lamb);
 
 }  // namespace bertha

@@ -88,7 +88,7 @@ void Progress::forget(PhaseTimers& timers) {
   seqs_since_eval_ = 0;
 }
 
-StepRecord Progress::record(const StepScalars& scalars, const TrainingState& state,
+StepRecord Progress::record(const StepScalars& scalars, int64_t step, int64_t samples,
                             PhaseTimers& timers) {
   const Clock::time_point now = Clock::now();
   const double seconds = std::max(
@@ -106,8 +106,8 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
   const double nsp_loss = per(sums.nsp_loss_sum, static_cast<double>(sums.nsp_count));
 
   const StepRecord record{
-      .step = state.step,
-      .samples = state.samples_trained,
+      .step = step,
+      .samples = samples,
       .loss = mlm_loss + nsp_weight_ * nsp_loss,
       .mlm_loss = mlm_loss,
       .nsp_loss = nsp_weight_ > 0 ? std::optional(nsp_loss) : std::nullopt,
@@ -127,7 +127,7 @@ StepRecord Progress::record(const StepScalars& scalars, const TrainingState& sta
       .seqs_per_second = seqs / seconds,
       .tokens_per_second = tokens / seconds,
       .flops_per_second = counts.flops / seconds,
-      .eta_seconds = std::max(0.0, static_cast<double>(last_step_ - state.step)) * seconds / steps,
+      .eta_seconds = std::max(0.0, static_cast<double>(last_step_ - step)) * seconds / steps,
       .token_imbalance = counts.token_imbalance / steps,
       .fp8_saturated = per(static_cast<double>(sums.fp8_saturated),
                            static_cast<double>(sums.nsp_count) * tokens_per_seq *

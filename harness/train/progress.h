@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "data/pipeline/batch.h"
-#include "harness/checkpoint/checkpoint.h"
 #include "harness/model/dims.h"
 #include "harness/train/probe.h"
 #include "harness/train/reporter.h"
@@ -28,9 +27,9 @@ class Progress {
   void add(const LossStats& stats);
   /// Leaves the steps since the last record out of the next one: they were thrown away.
   void forget(PhaseTimers& timers);
-  /// The record of the steps counted before the last own_times(); of `scalars` all but the
-  /// statistics.
-  StepRecord record(const StepScalars& scalars, const TrainingState& state, PhaseTimers& timers);
+  /// The record of the steps counted before the last own_times(), after which `step` steps and
+  /// `samples` sequences were trained; of `scalars` all but the statistics.
+  StepRecord record(const StepScalars& scalars, int64_t step, int64_t samples, PhaseTimers& timers);
   /// Whether steps were counted since own_times().
   bool has_open_steps() const { return open_.steps > 0; }
   /// Training sequences per second since the last evaluation, without the time it takes.

@@ -17,7 +17,6 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_source.h"
-#include "harness/train/eval_and_checkpoint.h"
 #include "kernels/base/joined.h"
 #include "kernels/ops/lamb_rules.h"
 
@@ -39,7 +38,7 @@ bool has_continued(const std::string& run_dir, const std::string& resume) {
 }
 
 /// On rank 0: the folder of the checkpoint to go on from; empty for a fresh start.
-std::string choose_checkpoint(const TrainingRun& run) {
+std::string choose_checkpoint(const Run& run) {
   const std::string& resume = run.config.checkpoint.resume;
   if (resume == "never") return "";
   const bool named = names_a_checkpoint(resume);
@@ -126,31 +125,26 @@ void check_same_vocabulary(const Config& config, const std::string& checkpoint) 
        "checkpoint.resume to never to start anew.");
 }
 
-void tell_of_resume(TrainingRun& run, const std::string& from, const DataPosition& saved) {
+void report_resume(const Run& run, const DataPosition& saved, Reporter& reporter) {
   const std::string& resume = run.config.checkpoint.resume;
-  run.reporter->event(concat("resumed from ", from, " at step ", run.state.step));
-  if (names_a_checkpoint(resume) && from != resume) {
-    run.reporter->event(concat("this folder has gone on from ", resume,
-                               " before; to begin there again, choose another one with "
-                               "log.run_dir"));
-  }
-  if (!run.changed_settings.empty()) {
-    run.reporter->warning(
-        concat("goes on with other settings than before: ", run.changed_settings));
+  reporter.event(concat("resumed from ", run.origin, " at step ", run.state.step));
+  if (names_a_checkpoint(resume) && run.origin != resume) {
+    reporter.event(concat("this folder has gone on from ", resume,
+                          " before; to begin there again, choose another one with "
+                          "log.run_dir"));
   }
   const std::string other_evaluation = evaluation_change(saved, run.state.data);
   if (!other_evaluation.empty()) {
-    run.reporter->warning(
-        concat("data.eval (", run.config.data.eval,
-               ") is not what the run was evaluated on before: ", other_evaluation,
-               "; earlier evaluations no longer count for the best checkpoint "
-               "and the target"));
+    reporter.warning(concat("data.eval (", run.config.data.eval,
+                            ") is not what the run was evaluated on before: ", other_evaluation,
+                            "; earlier evaluations no longer count for the best checkpoint "
+                            "and the target"));
   }
   const std::string change = learning_rate_change(run.config, run.state.lamb);
-  if (!change.empty()) run.reporter->warning(change);
+  if (!change.empty()) reporter.warning(change);
 }
 
-void go_on_from(const std::string& from, TrainingRun& run) {
+void go_on_from(const std::string& from, Run& run, Reporter& reporter) {
   const TrainConfig& train = run.config.train;
   const TrainingState& state = run.state;
   const DataPosition position = state.data;
@@ -165,13 +159,12 @@ void go_on_from(const std::string& from, TrainingRun& run) {
     if (run.world->rank() == 0) check_same_vocabulary(run.config, from);
   });
   run.first_step = state.step;
-  run.resumed_step = state.step;
   run.saved_step = state.step;
   run.last_checkpoint = from;
   run.origin = from;
   run.earlier_seconds = state.training_seconds;
   run.earlier_joules = state.joules;
-  tell_of_resume(run, from, saved);
+  report_resume(run, saved, reporter);
 }
 
 bool is_in(const std::string& path, const std::string& folder) {
@@ -180,10 +173,10 @@ bool is_in(const std::string& path, const std::string& folder) {
   return without_slash.parent_path() == fs::weakly_canonical(folder, ignored);
 }
 
-void keep_origin(const TrainingRun& run) {
+void keep_origin(const Run& run) {
   const std::string path = origin_file(run.run_dir);
   std::error_code ignored;  // one that stays fits no other checkpoint.resume
-  if (run.resumed_step < 0) fs::remove(path, ignored);
+  if (run.origin.empty()) fs::remove(path, ignored);
   if (names_a_checkpoint(run.config.checkpoint.resume)) {
     write_new_file(path, run.config.checkpoint.resume + "\n");
   }
@@ -191,7 +184,7 @@ void keep_origin(const TrainingRun& run) {
 
 }  // namespace
 
-void begin_or_go_on(TrainingRun& run) {
+void begin_or_go_on(Run& run, Reporter& reporter) {
   World& world = *run.world;
   DataPosition& position = run.state.data;
   const std::string from = text_of_first_rank(world, [&] {
@@ -214,11 +207,11 @@ void begin_or_go_on(TrainingRun& run) {
   if (from.empty()) {
     put_back(run, "");
   } else {
-    go_on_from(from, run);
+    go_on_from(from, run, reporter);
   }
 }
 
-DataPosition put_back(TrainingRun& run, const std::string& checkpoint) {
+DataPosition put_back(Run& run, const std::string& checkpoint) {
   TrainingState& state = run.state;
   DataPosition data = state.data, saved;
   if (checkpoint.empty()) {
@@ -237,18 +230,14 @@ DataPosition put_back(TrainingRun& run, const std::string& checkpoint) {
   }
   state.data = data;
   run.session->model->set_scale_exponents(state.fp8_scale_exponents);
-  run.known_skips = run.recorded_skips = state.lamb.skipped_steps;
-  run.most_skips_in_a_row = 0;
-  run.evaluated_step = state.evals.empty() ? -1 : state.evals.back().step;
-  pass_planned_evals(run);
   return saved;
 }
 
-void claim_checkpoints(const TrainingRun& run) {
+void claim_checkpoints(const Run& run) {
   on_first_rank(*run.world, [&] {
     const std::string folder = checkpoint_dir(run.run_dir);
-    const bool goes_on_here = run.resumed_step >= 0 && is_in(run.last_checkpoint, folder);
-    set_aside_later_checkpoints(folder, goes_on_here ? run.resumed_step : -1);
+    const bool goes_on_here = !run.origin.empty() && is_in(run.origin, folder);
+    set_aside_later_checkpoints(folder, goes_on_here ? run.first_step : -1);
     keep_origin(run);
   });
 }

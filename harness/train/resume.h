@@ -3,6 +3,7 @@
 #include <string>
 
 #include "harness/optim/optimizer.h"
+#include "harness/train/reporter.h"
 #include "harness/train/run.h"
 #include "kernels/ops/lamb_state.h"
 
@@ -15,17 +16,17 @@ namespace bertha {
 ///
 /// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
 ///           the config.
-void begin_or_go_on(TrainingRun& run);
+void begin_or_go_on(Run& run, Reporter& reporter);
 
 /// Weights, moments, counters and evaluations of a checkpoint; "" = those that a fresh run begins
 /// with. Evaluations of other data than those of this run are left out. Returns the position in the
 /// data that the checkpoint states. All ranks call it. Errors as above, of the checkpoint alone.
-DataPosition put_back(TrainingRun& run, const std::string& checkpoint);
+DataPosition put_back(Run& run, const std::string& checkpoint);
 
 /// From here on the checkpoints of the run folder are those of this run: others are set aside, and
 /// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when
 /// nothing else can fail: a run that cannot start does not change the folder. All ranks call it.
-void claim_checkpoints(const TrainingRun& run);
+void claim_checkpoints(const Run& run);
 
 /// What the config's schedule changes for a model that was last updated as `lamb` says: one
 /// sentence, "" where it gives the last update the learning rate that it had.

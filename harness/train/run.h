@@ -8,98 +8,76 @@
 
 #include "data/pipeline/pipeline.h"
 #include "harness/comm/energy_meter.h"
-#include "harness/comm/gpu_monitor.h"
-#include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
-#include "harness/report/rank_times.h"
-#include "harness/report/run_folder.h"
+#include "harness/report/run_records.h"
+#include "harness/train/data_source.h"
 #include "harness/train/evaluate.h"
-#include "harness/train/probe.h"
-#include "harness/train/profiled_steps.h"
-#include "harness/train/progress.h"
-#include "harness/train/reporter.h"
 #include "harness/train/session.h"
-#include "harness/train/timers.h"
 #include "kernels/base/seconds_since.h"
 
 namespace bertha {
 
-/// Steps whose gradient norm or loss is out of the ordinary, counted from 1.
-struct Spike {
-  int64_t first_step = 0;
-  int64_t last_step = 0;
-};
-
-/// One training run of one rank, from the first log line to the exit code: start.h fills it in,
-/// loop.cpp takes it from step to step, finish.h ends it.
-struct TrainingRun {
+/// What a checkpoint contains (weights, moments, progress, place in the data), and what this rank
+/// trains and evaluates it with.
+struct Run {
   using Clock = std::chrono::steady_clock;
 
-  /// Of all parts of the run up to now.
+  /// Of this process and of the processes that the run went through before.
   double training_seconds() const { return earlier_seconds + seconds_of_this_process(); }
   double seconds_of_this_process() const { return seconds_since(started); }
+  /// Of all GPUs over the same time, each process counted from its first step; none if a part is
+  /// not known. All ranks call it.
+  std::optional<double> joules() const;
 
-  /// Of all GPUs over the same parts, each from its first step on; none where that of a part is not
-  /// known. All ranks call it.
-  std::optional<double> joules() const {
-    const std::optional<double> here = energy ? energy->joules() : std::nullopt;
-    if (!here || !earlier_joules) return std::nullopt;
-    return *earlier_joules + *here;
-  }
-
-  Config config;  // log.run_dir is the folder that was chosen
+  Config config;
   RunPlan plan;
   World* world = nullptr;
-  RunFolder folder = {};              // on rank 0: holds the lock
-  std::string run_dir = {};           // its path, on all ranks
-  std::string settings = {};          // on rank 0: as YAML, with log.run_dir as it was given
-  std::string resolved_config = {};   // on rank 0: the file of this start
-  std::string changed_settings = {};  // on rank 0: since the last start in this folder
-  std::unique_ptr<Reporter> reporter = nullptr;
+  std::string run_dir = {};  // the folder that was chosen, on all ranks
   std::unique_ptr<Session> session = nullptr;
-  std::unique_ptr<PhaseTimers> timers = nullptr;
-  std::unique_ptr<ProfiledSteps> profiled = nullptr;
-  std::unique_ptr<StepProbe> probe = nullptr;
-  std::unique_ptr<Progress> progress = nullptr;
-  std::unique_ptr<GpuMonitor> gpu = nullptr;
-  std::unique_ptr<EnergyMeter> energy = nullptr;  // from the first step on
-  std::unique_ptr<RankWatch> rank_watch = nullptr;
-  std::unique_ptr<Watchdog> watchdog = nullptr;  // ends before what it checks
-
-  // Progress.
-  TrainingState state = {};
+  TrainingState state = {};                            // lamb: as the host last read it
   std::optional<StepBatch> last_batch = std::nullopt;  // for the post-mortem
-  int64_t next_eval = 0;                               // index in plan.evals
-  int64_t evaluated_step = -1;                         // none
-  int64_t saved_step = -1;                             // none
-  bool out_of_data = false;
-  std::string last_checkpoint = {};  // its folder
-  int64_t peak_memory_bytes = 0;     // of this rank's device, as seen at the records of the log
+  std::string last_checkpoint = {};                    // its folder
+  int64_t saved_step = -1;                             // of last_checkpoint; -1 = save again
+  std::unique_ptr<EnergyMeter> energy = nullptr;       // from the first step on
 
-  // What the host knows of the device's counters, see device_counters.h.
-  TrainingState probed_state = {};  // when the last probe was captured
-  bool is_probe_logged = false;     // whether the pending probe becomes a record of the log
-  int64_t known_skips = 0;
-  int64_t known_spikes = 0;    // that the log has told of
-  int64_t recorded_skips = 0;  // of the last record
-  int64_t most_skips_in_a_row = 0;
-  std::optional<Spike> spike = std::nullopt;  // the first one that this rank knows of and that is
-                                              // to be left out, see rewind.h
-  int64_t rewinds = 0;                        // since the last checkpoint
-  int64_t earlier_spikes = 0;                 // of this process, in steps that were thrown away
-
-  // How it began.
-  Clock::time_point started = Clock::now();
-  double earlier_seconds = 0;                // of the parts of the run before a resume
-  std::optional<double> earlier_joules = 0;  // likewise; none = not known
+  // How this process began.
+  std::string origin = {};  // the checkpoint; "" = with fresh weights
   int64_t first_step = 0;
-  int64_t resumed_step = -1;  // none
-  std::string origin = {};    // the checkpoint that this process began with; "" = none
+  Clock::time_point started = Clock::now();
+  double earlier_seconds = 0;
+  std::optional<double> earlier_joules = 0;  // none = not known
 
   // The data. Last, so that they go first.
   std::vector<HostBatch> eval_batches = {};
   EvalSetFacts eval_set = {};
   std::unique_ptr<Pipeline> pipeline = nullptr;
 };
+
+/// Counters of the optimizer as they are now, the same on all ranks. Blocks: the host.
+LambState read_lamb_state(const Session& session);
+/// Reads them into the state, which until then counts the steps since the last time as successful.
+/// Blocks: the host.
+void look_up_skips(Run& run);
+/// Whether too many updates in a row have been skipped since the start, as far as is known.
+bool is_numeric_failure(const Run& run);
+
+/// The batches of the steps that are left. Errors as plan_training_data().
+OpenPipeline plan_batches(const Run& run);
+
+/// Whether the plan has an evaluation here. The plan counts successful updates: at its boundary the
+/// skipped ones are looked up, and the evaluation waits until they have been made up for.
+bool is_eval_due(Run& run);
+/// Whether the state has an evaluation of this step.
+bool is_evaluated(const Run& run);
+/// Evaluates, and adds the result to the state. Uses and zeroes the model's statistics. All ranks
+/// call it. Returns the record without the throughput.
+EvalRecord evaluate(Run& run);
+/// What the last evaluation has to reach; 0 = no target.
+double target_accuracy(const Run& run);
+bool is_target_reached(const Run& run);
+
+/// Writes a checkpoint, with time and energy up to now. All ranks call it. Errors as
+/// save_checkpoint().
+void save(Run& run);
 
 }  // namespace bertha

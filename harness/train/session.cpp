@@ -28,16 +28,15 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                            .head_size = session.dims.D,
                            .max_seq_tokens = session.dims.S,
                            .has_dropout = config.model.attention_dropout > 0};
-  return {.attention = describe_attention(session.choice, session.backend, config.cuda, call),
-          .gelu_gemms = describe_gelu_gemms(session.choice, session.backend, config.cuda,
-                                            {.io = session.io,
-                                             .gelu = gelu_of(config.model),
-                                             .hidden = session.dims.H,
-                                             .feed_forward = session.dims.F,
-                                             .fp8 = fp8}),
+  return {.attention = session.backend->attention_kernels(call),
+          .gelu_gemms = session.backend->gelu_gemm_kernels({.io = session.io,
+                                                            .gelu = gelu_of(config.model),
+                                                            .hidden = session.dims.H,
+                                                            .feed_forward = session.dims.F,
+                                                            .fp8 = fp8}),
           .fp8_gemms = fp8 ? kFp8Gemms : "",
           .graphs = !options.time_operations && config.log.profile_steps.empty() &&
-                    can_record_passes(session.choice, session.backend, config.cuda, call)};
+                    session.backend->can_record_passes(call)};
 }
 
 }  // namespace
@@ -45,28 +44,25 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
 Session::Session(const Config& run_config, World& run_world, const SessionOptions& options)
     : config(run_config),
       world(&run_world),
-      choice(choose_backend(run_config.train, run_world)),
-      cores(take_core_share(run_world, choice.gpu_bus_id)),
-      backend(make_backend(choice, run_config.cuda,
+      gpu(choose_gpu(run_config.train.backend, run_world)),
+      cores(take_core_share(run_world, gpu.bus_id)),
+      backend(make_backend(gpu, run_config.cuda,
                            cores.threads_for(run_config.train.threads_per_rank), run_world,
                            choose_grouping(run_config.optimizer.shard_group, run_world))),
-      batch_memory(make_pinned_pool(*backend.device)),
-      io(choose_io(run_config, *backend.device)),
+      batch_memory(make_pinned_pool(backend->device())),
+      timed_ops(options.time_operations ? std::make_unique<TimedOps>(
+                                              backend->ops(), backend->device(), backend->stream())
+                                        : nullptr),
+      io(choose_io(run_config, backend->device())),
       dims(make_dims(run_config.model)),
       kernels(describe_kernels(*this, options)),
       table(make_param_table(dims, run_config.optimizer.decay_rule, run_config.train.nsp_weight)) {
-  if (options.time_operations) {
-    auto timed =
-        std::make_unique<TimedOps>(std::move(backend.ops), *backend.device, *backend.stream);
-    timed_ops = timed.get();
-    backend.ops = std::move(timed);
-  }
   optimizer =
       std::make_unique<Optimizer>(config.optimizer, make_run_plan(config).schedule_steps, table,
-                                  Optimizer::Parts{.device = backend.device.get(),
-                                                   .stream = backend.stream.get(),
-                                                   .ops = backend.ops.get(),
-                                                   .collectives = backend.collectives.get(),
+                                  Optimizer::Parts{.device = &backend->device(),
+                                                   .stream = &backend->stream(),
+                                                   .ops = &ops(),
+                                                   .collectives = &backend->collectives(),
                                                    .io = io});
   model = std::make_unique<Bert>(config.model, table,
                                  options.capacity.value_or(batch_capacity(config, world->size())),
@@ -79,8 +75,8 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
 
 CheckpointParts Session::checkpoint_parts() const {
   return {.world = world,
-          .device = backend.device.get(),
-          .stream = backend.stream.get(),
+          .device = &backend->device(),
+          .stream = &backend->stream(),
           .optimizer = optimizer.get(),
           .table = &table,
           .dims = dims,

@@ -29,13 +29,14 @@ struct Session {
   Session(const Config& run_config, World& run_world, const SessionOptions& options = {});
 
   ModelParts parts() const {
-    return {.device = backend.device.get(),
-            .stream = backend.stream.get(),
-            .ops = backend.ops.get(),
+    return {.device = &backend->device(),
+            .stream = &backend->stream(),
+            .ops = &ops(),
             .io = io,
             .fp8 = has_fp8_gemms(config.train),
             .graphs = kernels.graphs};
   }
+  Ops& ops() const { return timed_ops ? *timed_ops : backend->ops(); }
   CheckpointParts checkpoint_parts() const;
   /// Sets the weights to first_weights(): rank 0 reads the file of checkpoint.init for all; random
   /// weights are computed by each rank. All ranks call it, and fail with the same error.
@@ -43,12 +44,12 @@ struct Session {
 
   Config config;
   World* world = nullptr;
-  BackendChoice choice;
+  RankGpu gpu;
   CoreShare cores;  // taken before any thread starts
-  Backend backend;
-  HostAllocator batch_memory;     // a pinned pool
-  TimedOps* timed_ops = nullptr;  // backend.ops, when operations are timed
-  DType io;                       // of weights, activations and gradients
+  std::unique_ptr<Backend> backend;
+  HostAllocator batch_memory;           // a pinned pool
+  std::unique_ptr<TimedOps> timed_ops;  // null = operations are not timed
+  DType io;                             // of weights, activations and gradients
   Dims dims;
   KernelFacts kernels;  // of these passes: for logs, and graphs for the model
   ParamTable table;

@@ -15,7 +15,6 @@
 #include "harness/report/run_folder.h"
 #include "harness/report/system_facts.h"
 #include "harness/train/data_check.h"
-#include "harness/train/eval_and_checkpoint.h"
 #include "harness/train/finish.h"
 #include "harness/train/resume.h"
 #include "harness/train/warm_up.h"
@@ -52,28 +51,28 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
   return changes;
 }
 
-/// Makes or opens the run folder on rank 0 and broadcasts its path.
-void open_folder(TrainingRun& run) {
+/// Makes or opens the run folder on rank 0 and broadcasts its path. Returns on rank 0 what the
+/// settings of the last start there have become.
+std::string open_folder(Run& run, RunFolder& folder) {
   World& world = *run.world;
+  std::string changes;
   if (world.rank() == 0) {
     const LogConfig& log = run.config.log;
-    run.folder = open_run_folder({.run_dir = log.run_dir,
-                                  .run_name = log.run_name,
-                                  .job = log.run_dir.empty() ? batch_job() : ""});
-    run.changed_settings = compare_with_last_start(run.folder, run.config);
+    folder = open_run_folder({.run_dir = log.run_dir,
+                              .run_name = log.run_name,
+                              .job = log.run_dir.empty() ? batch_job() : ""});
+    changes = compare_with_last_start(folder, run.config);
     const std::string& resume = run.config.checkpoint.resume;
-    const bool begins_anew =
-        resume == "never" || (resume == "auto" && !holds_checkpoints(run.folder));
-    if (begins_anew) set_aside_mlperf_logs(run.folder);
-    make_parts(run.folder);
-    run.settings = to_yaml(run.config);
+    const bool begins_anew = resume == "never" || (resume == "auto" && !holds_checkpoints(folder));
+    if (begins_anew) set_aside_mlperf_logs(folder);
+    make_parts(folder);
   }
-  run.run_dir = world.broadcast(run.folder.path, 0);
-  run.config.log.run_dir = run.run_dir;
+  run.run_dir = world.broadcast(folder.path, 0);
+  return changes;
 }
 
 /// system.json: what a submission says of the system.
-void describe_system_of(const TrainingRun& run, const RunInfo& info) {
+void describe_system_of(const Run& run, const RunInfo& info) {
   const World& world = *run.world;
   if (world.rank() != 0) return;
   const Session& session = *run.session;
@@ -83,20 +82,20 @@ void describe_system_of(const TrainingRun& run, const RunInfo& info) {
                     .ranks_per_node = ranks_per_node,
                     .versions = info.versions,
                     .git_hash = info.git_hash};
-  if (session.choice.kind == BackendChoice::Kind::kCuda) {
-    const std::string description = session.backend.device->description();
+  if (!session.gpu.is_none()) {
+    const std::string description = session.backend->device().description();
     facts.accelerator = description.substr(0, description.find(','));
-    facts.accelerator_memory_bytes = session.backend.device->total_memory_bytes();
+    facts.accelerator_memory_bytes = session.backend->device().total_memory_bytes();
     facts.driver = driver_version();
   }
   write_system_facts(run.run_dir + "/system.json", facts);
 }
 
-RunFacts facts_of(const TrainingRun& run) {
+RunFacts facts_of(const Run& run) {
   RunFacts facts{.world_size = run.world->size(),
                  .max_steps = run.plan.last_step,
                  .first_step = run.state.step,
-                 .device = run.session->backend.device->description(),
+                 .device = run.session->backend->device().description(),
                  .kernels = run.session->kernels};
   facts.peak_flops_per_second =
       static_cast<double>(facts.world_size) * peak_flops(facts.device, run.session->io);
@@ -108,12 +107,12 @@ RunFacts facts_of(const TrainingRun& run) {
 }
 
 /// Each rank reads its own part of the evaluation set: where one fails, all do.
-void read_data(TrainingRun& run) {
+void read_data(Run& run) {
   World& world = *run.world;
   OpenPipeline open;
   on_all_ranks(world, [&] {
     check_data(run.config, world.rank(), world.size());
-    if (world.rank() == 0 && run.resumed_step < 0) check_initial_tokenizer(run.config);
+    if (world.rank() == 0 && run.origin.empty()) check_initial_tokenizer(run.config);
     run.eval_batches =
         read_eval_batches(run.config, world.rank(), world.size(), run.session->batch_memory);
     open = plan_batches(run);
@@ -124,84 +123,74 @@ void read_data(TrainingRun& run) {
   run.pipeline = open(std::move(transport), run.session->batch_memory);
 }
 
-/// A model that sees the same sequences again and again learns them by heart.
-void warn_of_many_epochs(const TrainingRun& run) {
+/// A model that sees the same sequences again and again memorizes them.
+void warn_of_many_epochs(const Run& run) {
   constexpr int64_t kManyEpochs = 20;
   const int64_t seqs = run.pipeline->samples_per_epoch();
   const int64_t epochs = run.plan.last_samples / std::max<int64_t>(seqs, 1);
   if (epochs < kManyEpochs || run.config.train.overfit_one_batch || run.world->rank() != 0) return;
   log_line(LogLevel::kWarning,
            concat("data.train holds ", seqs, " sequences: the run goes over them ", epochs,
-                  " times and learns them by heart; give more text, or lower "
+                  " times and memorizes them; give more text, or lower "
                   "train.max_steps"));
 }
 
 }  // namespace
 
-OpenPipeline plan_batches(const TrainingRun& run) {
-  const TrainingState& state = run.state;
-  return plan_training_data(run.config, state.step + state.batches_left_out,
-                            std::max<int64_t>(run.config.train.max_steps - state.step, 0));
-}
-
-TrainingRun start_run(const Config& config, World& world, const RunInfo& info) {
-  TrainingRun run{.config = config, .plan = make_run_plan(config), .world = &world};
-  if (config.data.synthetic || config.train.overfit_one_batch) {
+void start_run(Training& training, const RunInfo& info) {
+  auto& [run, telemetry, lifecycle] = training;
+  World& world = *run.world;
+  if (run.config.data.synthetic || run.config.train.overfit_one_batch) {
     run.config.mlperf.division =
         Division::kOpen;  // the records must not claim rules that it cannot keep
     run.config.train.target_accuracy = 0;
   }
-  open_folder(run);
+  const std::string changes = open_folder(run, telemetry.folder);
   start_node_log(run.run_dir, own_host(), world.rank());
-  run.reporter = make_reporter(run.config, run.run_dir, world.rank());
-  run.reporter->init_start();
+  telemetry.reporter = make_reporter(run.config, run.run_dir, world.rank());
+  Reporter& reporter = *telemetry.reporter;
+  reporter.init_start();
   run.session = std::make_unique<Session>(run.config, world);
-  describe_system_of(run, info);
   const Session& session = *run.session;
-  run.timers = std::make_unique<PhaseTimers>(*session.backend.device, *session.backend.stream);
-  run.profiled = std::make_unique<ProfiledSteps>(config.log.profile_steps, *session.backend.device,
-                                                 *session.backend.stream);
-  run.probe = std::make_unique<StepProbe>(session.parts(), *session.backend.collectives);
-  run.progress = std::make_unique<Progress>(session.dims, world.size(), run.plan.last_step,
-                                            config.train.nsp_weight);
-  run.gpu = std::make_unique<GpuMonitor>(session.choice.gpu_bus_id);
-  run.rank_watch = std::make_unique<RankWatch>([&world](int64_t rank) {
-    const std::string host = world.board().status(static_cast<int>(rank)).host;
-    // That of another node may not have arrived yet.
-    return host.empty() ? concat("rank ", rank)
-                        : rank_name(static_cast<int>(rank), world.size(), host);
-  });
-  warm_up(*run.session, config.train.init_warmup_steps);
+  describe_system_of(run, info);
+  attach(telemetry, run);
+  warm_up(*run.session, run.config.train.init_warmup_steps);
   world.board().enter(0, RunPhase::kReadWeights);
-  begin_or_go_on(run);
-  run.reporter->init_stop(facts_of(run));
-  run.reporter->event(session.cores.description);
+  begin_or_go_on(run, reporter);
+  if (!run.origin.empty() && !changes.empty()) {
+    reporter.warning(concat("goes on with other settings than before: ", changes));
+  }
+  begin_records(telemetry, run);
+  reporter.init_stop(facts_of(run));
+  reporter.event(session.cores.description);
   log_line(LogLevel::kDebug,
            concat(rank_name(world), ", process ", getpid(), ": ",
-                  session.backend.device->description(), ", ", session.cores.description));
-  return run;
+                  session.backend->device().description(), ", ", session.cores.description));
 }
 
-void open_data(TrainingRun& run, const RunInfo& info) {
+void open_data(Training& training, const RunInfo& info) {
+  auto& [run, telemetry, lifecycle] = training;
   World& world = *run.world;
   world.board().enter(run.state.step, RunPhase::kOpenData);
-  run.reporter->run_start();
-  end_log_if_data_fail(run, [&] { read_data(run); });
-  run.reporter->data_opened({.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
-                             .eval_samples = run.eval_set.num_seqs,
-                             .constant_answer_accuracy = run.eval_set.constant_answer_accuracy,
-                             .target_accuracy = target_accuracy(run)});
+  telemetry.reporter->run_start();
+  end_log_if_data_fail(training, [&run = run] { read_data(run); });
+  telemetry.reporter->data_opened(
+      {.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
+       .eval_samples = run.eval_set.num_seqs,
+       .constant_answer_accuracy = run.eval_set.constant_answer_accuracy,
+       .target_accuracy = target_accuracy(run)});
   const std::string warning = warning_of_small_set(run.eval_set, run.config.data.eval);
   if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
   warn_of_many_epochs(run);
   claim_checkpoints(run);
   // A start that was refused has trained nothing: its settings are not those of the run.
-  on_first_rank(world, [&] {
-    run.resolved_config = record_start(
-        run.folder, {.resolved_yaml = run.settings, .world_size = world.size(), .info = info});
+  on_first_rank(world, [&run = run, &telemetry = telemetry, &info] {
+    telemetry.resolved_config = record_start(
+        telemetry.folder,
+        {.resolved_yaml = to_yaml(run.config), .world_size = run.world->size(), .info = info});
     point_latest_to(run.run_dir);
   });
-  run.energy = std::make_unique<EnergyMeter>(run.session->choice.gpu_bus_id, world);
+  run.energy = std::make_unique<EnergyMeter>(run.session->gpu.bus_id, world);
 }
 
 }  // namespace bertha

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "harness/train/data_source.h"
-#include "harness/train/run.h"
+#include "harness/train/training.h"
 
 namespace bertha {
 
@@ -10,16 +9,13 @@ namespace bertha {
 ///
 /// Errors    the same on all ranks: Error(kUsage) or Error(kData) when the checkpoint does not fit
 ///           the config.
-TrainingRun start_run(const Config& config, World& world, const RunInfo& info);
+void start_run(Training& training, const RunInfo& info);
 
 /// Writes run_start, then reads the evaluation set and opens the training data, which the benchmark
 /// allows only now, and records the settings in the run folder. All ranks call it.
 ///
 /// Errors    the same on all ranks, and the log has ended: Error(kData) or Error(kUsage) when the
 ///           data are damaged or do not fit the config.
-void open_data(TrainingRun& run, const RunInfo& info);
-
-/// The batches of the steps that are left. Errors as plan_training_data().
-OpenPipeline plan_batches(const TrainingRun& run);
+void open_data(Training& training, const RunInfo& info);
 
 }  // namespace bertha

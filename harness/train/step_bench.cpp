@@ -83,9 +83,9 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
     return *batch;
   });
   steps.warm_up(options.warmup_steps);
-  const Device& device = *session.backend.device;
+  const Device& device = session.backend->device();
   const int64_t warm_bytes = device.used_memory_bytes();
-  const EnergyMeter energy(session.choice.gpu_bus_id, world);
+  const EnergyMeter energy(session.gpu.bus_id, world);
   const std::vector<double> step_ms = steps.time(options.steps);
   const double joules = energy.joules().value_or(0);
   const int64_t used_bytes = std::max(warm_bytes, device.used_memory_bytes());
@@ -107,7 +107,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
       .total_memory_bytes = device.total_memory_bytes(),
       .joules_global = joules / static_cast<double>(step_ms.size())};
   describe(session, options, synthetic, plans, steps, report);
-  StepProbe probe(session.parts(), *session.backend.collectives);
+  StepProbe probe(session.parts(), session.backend->collectives());
   probe.capture(*session.model, *session.optimizer);
   const StepScalars last = probe.wait();
   report.loss =

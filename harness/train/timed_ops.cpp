@@ -99,7 +99,7 @@ void TimedOps::enqueue(AnyArgs any) {
   std::visit(
       [&](const auto* args) {
         std::unique_ptr<Event> begin = record();
-        inner_->run(*args);
+        inner_.run(*args);
         spans_.push_back({.cost = cost_of(*args), .begin = std::move(begin), .end = record()});
       },
       any);

@@ -25,9 +25,9 @@ struct OperationTime {
 /// its results stay as they are; the events keep small operations a little apart.
 class TimedOps final : public Ops {
  public:
-  /// `inner` is bound to `stream` of `device`, which both outlive this.
-  TimedOps(std::unique_ptr<Ops> inner, Device& device, Stream& stream)
-      : inner_(std::move(inner)), device_(device), stream_(stream) {}
+  /// `inner` is bound to `stream` of `device`; all three outlive this.
+  TimedOps(Ops& inner, Device& device, Stream& stream)
+      : inner_(inner), device_(device), stream_(stream) {}
 
   /// Sums since the last call over the operations that have finished, by falling time; those in
   /// flight count next time.
@@ -44,7 +44,7 @@ class TimedOps final : public Ops {
   std::unique_ptr<Event> record();
   void collect();
 
-  std::unique_ptr<Ops> inner_;
+  Ops& inner_;
   Device& device_;
   Stream& stream_;
   std::deque<Span> spans_;                     // in stream order

@@ -25,7 +25,7 @@ StepBatch made_up_batch(const Session& session, int64_t step, int64_t global_seq
 void warm_up(Session& session, int64_t steps) {
   const TrainConfig& train = session.config.train;
   World& world = *session.world;
-  PhaseTimers timers(*session.backend.device, *session.backend.stream);
+  PhaseTimers timers(session.backend->device(), session.backend->stream());
   const StepSettings settings =
       step_settings(session.config, world, static_cast<uint64_t>(train.seed));
   for (int64_t step = 0; step < steps; ++step) {
@@ -38,10 +38,10 @@ void warm_up(Session& session, int64_t steps) {
         {.model = session.model.get(), .optimizer = session.optimizer.get(), .timers = &timers});
     const int64_t eval_seqs = session.config.eval.batch_seqs * world.size();
     const StepBatch eval = made_up_batch(session, step, eval_seqs, 1);
-    evaluate(*session.model, eval.micro_batches, session.parts(), *session.backend.collectives);
+    evaluate(*session.model, eval.micro_batches, session.parts(), session.backend->collectives());
   }
   session.model->set_scale_exponents({});  // those of made-up data are of no use
-  session.backend.stream->wait_on_host();
+  session.backend->stream().wait_on_host();
 }
 
 }  // namespace bertha

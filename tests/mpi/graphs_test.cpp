@@ -68,7 +68,7 @@ Outcome trained(Config config, CudaGraphs graphs) {
     const SyntheticPlan plan = plan_synthetic_step(steps, i);
     batches.push_back(make_synthetic_batch(steps, plan, world.rank(), session.batch_memory));
   }
-  PhaseTimers timers(*session.backend.device, *session.backend.stream);
+  PhaseTimers timers(session.backend->device(), session.backend->stream());
   const StepSettings settings = step_settings(config, world, 1);
   Outcome out;
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -78,22 +78,22 @@ Outcome trained(Config config, CudaGraphs graphs) {
         batch, settings,
         {.model = session.model.get(), .optimizer = session.optimizer.get(), .timers = &timers});
     LossStats stats;
-    session.backend.device->copy(*session.backend.stream, &stats, session.model->stats().data,
-                                 sizeof(stats));
-    session.backend.stream->wait_on_host();
+    session.backend->device().copy(session.backend->stream(), &stats, session.model->stats().data,
+                                   sizeof(stats));
+    session.backend->stream().wait_on_host();
     out.losses.push_back(std::bit_cast<uint64_t>(stats.mlm_loss_sum));
     out.losses.push_back(std::bit_cast<uint64_t>(stats.nsp_loss_sum));
     if (step % kEvaluateEvery == kEvaluateEvery - 1) {
       const EvalResult result = evaluate(*session.model, batches.front().micro_batches,
-                                         session.parts(), *session.backend.collectives);
+                                         session.parts(), session.backend->collectives());
       out.losses.push_back(std::bit_cast<uint64_t>(result.mlm_loss));
     }
   }
   const View master = session.optimizer->master();
   out.weights.resize(static_cast<size_t>(master.elements()));
-  session.backend.device->copy(*session.backend.stream, out.weights.data(), master.data,
-                               master.bytes());
-  session.backend.stream->wait_on_host();
+  session.backend->device().copy(session.backend->stream(), out.weights.data(), master.data,
+                                 master.bytes());
+  session.backend->stream().wait_on_host();
   out.graphs = session.model->recorded_graphs();
   return out;
 }
@@ -102,7 +102,7 @@ class Graphs : public ::testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
     const Session session(small_run(Precision::kBf16), testing::world());
-    if (!runs_sm90a_kernels(*session.backend.device)) GTEST_SKIP() << "portable kernels run here";
+    if (!runs_sm90a_kernels(session.backend->device())) GTEST_SKIP() << "portable kernels run here";
   }
 };
 

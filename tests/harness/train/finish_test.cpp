@@ -25,12 +25,13 @@ TEST(EndLogIfDataFail, ALogThatCannotBeEndedKeepsNoRankWaiting) {
   run_ranks(2, [&](Device& device, Collectives& collectives) {
     TransportWorld world(threads.transport(collectives.rank()));
     TrainingRig rig(device, collectives, rig_model());
-    TrainingRun run{.config = {}, .plan = {}, .world = &world};
-    run.reporter = world.rank() == 0 ? std::make_unique<FullDisk>() : std::make_unique<Reporter>();
-    run.probe = std::make_unique<StepProbe>(rig.parts(), collectives);
-    run.energy = std::make_unique<EnergyMeter>(kUnknownGpu, world);
-    const std::string error =
-        error_of([&] { end_log_if_data_fail(run, [] { fail(ExitCode::kData, "a torn shard"); }); });
+    Training training({}, world);
+    training.telemetry.reporter =
+        world.rank() == 0 ? std::make_unique<FullDisk>() : std::make_unique<Reporter>();
+    training.telemetry.probe = std::make_unique<StepProbe>(rig.parts(), collectives);
+    training.run.energy = std::make_unique<EnergyMeter>(kUnknownGpu, world);
+    const std::string error = error_of(
+        [&] { end_log_if_data_fail(training, [] { fail(ExitCode::kData, "a torn shard"); }); });
     EXPECT_EQ(error, "a torn shard");
     if (error != "a torn shard") threads.abort();
   });

@@ -62,17 +62,10 @@ class ProgressTest : public ::testing::Test {
     return step;
   }
 
-  static TrainingState state_at(int64_t step) {
-    TrainingState state;
-    state.step = step;
-    state.samples_trained = 12 * step;
-    return state;
-  }
-
   /// Of all steps so far.
   StepRecord record_of(Progress& progress, const StepScalars& scalars, int64_t step) {
     progress.own_times(timers_);
-    return progress.record(scalars, state_at(step), timers_);
+    return progress.record(scalars, step, 12 * step, timers_);
   }
 
   std::unique_ptr<Device> device_ = make_cpu_device(1);
@@ -166,7 +159,7 @@ TEST_F(ProgressTest, StepsThatWereThrownAwayLeaveNoTrace) {
   EXPECT_EQ(progress.seqs_per_second_since_eval(), 0);
   progress.count(batch(12, 200, 120), 1);
   EXPECT_EQ(progress.own_times(timers_).compute_ms, 0);
-  const StepRecord record = progress.record({}, state_at(5), timers_);
+  const StepRecord record = progress.record({}, 5, 12 * 5, timers_);
   EXPECT_EQ(record.forward_ms, 0);
   EXPECT_EQ(record.backward_ms, 0);
   EXPECT_EQ(record.data_wait_ms, 1);
@@ -188,7 +181,7 @@ TEST_F(ProgressTest, OwnTimesAreThoseSinceTheLastCallAndStayInTheRecord) {
   EXPECT_GE(times.compute_ms, 6);  // 12 ms over two steps
   EXPECT_EQ(times.data_wait_ms, 3);
   EXPECT_EQ(progress.own_times(timers_).compute_ms, 0);
-  const StepRecord record = progress.record({}, state_at(2), timers_);
+  const StepRecord record = progress.record({}, 2, 12 * 2, timers_);
   EXPECT_NEAR(record.forward_ms + record.backward_ms, static_cast<double>(times.compute_ms), 1e-3);
   EXPECT_GE(record.communication_ms, 20);
 }
@@ -203,7 +196,7 @@ TEST_F(ProgressTest, StepsEnqueuedBeforeARecordArrivesAreOfTheNextOne) {
   EXPECT_FALSE(progress.has_open_steps());
   progress.count(batch(6, 90, 90), 1);
   sleep_ms(2);
-  const StepRecord first = progress.record(scalars_, state_at(2), timers_);
+  const StepRecord first = progress.record(scalars_, 2, 12 * 2, timers_);
   EXPECT_EQ(first.data_wait_ms, 4);
   EXPECT_NEAR(first.tokens_per_second, 150e3 / first.step_ms, 1e-6 * first.tokens_per_second);
   EXPECT_TRUE(progress.has_open_steps());

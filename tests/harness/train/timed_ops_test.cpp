@@ -27,7 +27,7 @@ TimedStep step_of_rig(Timing timing) {
     TrainingRig rig(device, collectives, config);
     const std::unique_ptr<Event> begin = device.make_event();
     const std::unique_ptr<Event> end = device.make_event();
-    TimedOps timed(make_cpu_ops(device, *rig.stream), device, *rig.stream);
+    TimedOps timed(*rig.ops, device, *rig.stream);
     Ops& ops = timing == Timing::kOn ? static_cast<Ops&>(timed) : *rig.ops;
     ModelParts parts = rig.parts();
     parts.ops = &ops;
@@ -124,7 +124,8 @@ TEST(TimedOps, WaitForNothingAndUseEventsAgain) {
   const std::unique_ptr<Stream> cpu_stream = cpu->make_stream();
   PendingDevice device;
   PendingStream stream;
-  TimedOps timed(make_cpu_ops(*cpu, *cpu_stream), device, stream);
+  const std::unique_ptr<Ops> ops = make_cpu_ops(*cpu, *cpu_stream);
+  TimedOps timed(*ops, device, stream);
   float value = 0;
   const Fill fill{.values = View(&value, DType::kF32, {1}), .value = 2};
   timed.run(fill);
