@@ -1,70 +1,95 @@
 #include "harness/train/post_mortem.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "data/files/new_file.h"
-#include "harness/train/step_trace.h"
+#include "harness/train/host_pieces.h"
+#include "harness/train/step.h"
+#include "kernels/base/half.h"
 
 namespace bertha {
 namespace {
 
 using Json = nlohmann::json;
 
-Json figures_json(const std::vector<TensorFigures>& figures) {
-  Json all = Json::array();
-  for (const TensorFigures& f : figures) {
-    all.push_back({{"name", f.name},
-                   {"elements", f.elements},
-                   {"not_finite", f.not_finite},
-                   {"largest", f.largest},
-                   {"mean", f.mean},
-                   {"rms", f.rms}});
+float element_of(const View& values, int64_t i) {
+  switch (values.dtype) {
+    case DType::kF16:
+      return to_float(values.as<Half>()[i]);
+    case DType::kBF16:
+      return to_float(values.as<BFloat16>()[i]);
+    default:
+      return values.as<float>()[i];
   }
-  return all;
 }
 
-TracedStep last_step(const Run& run, const LambState& lamb) {
+/// Adds the figures of a tensor on the device (f32, bf16 or f16) to report[list], over its finite
+/// elements; its name to report["not_finite"] if it has others. Blocks: the host.
+void add_figures(Json& report, const char* list, const std::string& name, const View& values,
+                 HostPieces& pieces) {
+  int64_t not_finite = 0;
+  double largest = 0, sum = 0, squares = 0;
+  pieces.each(values, [&](const View& piece) {
+    for (int64_t i = 0; i < piece.elements(); ++i) {
+      const double x = element_of(piece, i);
+      if (!std::isfinite(x)) {
+        ++not_finite;
+        continue;
+      }
+      largest = std::max(largest, std::abs(x));
+      sum += x;
+      squares += x * x;
+    }
+  });
+  const auto finite = static_cast<double>(std::max<int64_t>(values.elements() - not_finite, 1));
+  report[list].push_back({{"name", name},
+                          {"elements", values.elements()},
+                          {"not_finite", not_finite},
+                          {"largest", largest},
+                          {"mean", sum / finite},
+                          {"rms", std::sqrt(squares / finite)}});
+  if (not_finite > 0) report["not_finite"].push_back(name);
+}
+
+/// Runs forward and backward of the last batch once more, with the loss scale of the step, and adds
+/// what they leave in memory: activations of each micro-batch, then gradients, in the order in
+/// which they are computed. Weights and optimizer stay as they are.
+void add_step(Json& report, const Run& run, float loss_scale, HostPieces& pieces) {
+  const Session& session = *run.session;
+  Device& device = session.backend->device();
+  Stream& stream = session.backend->stream();
+  Bert& model = *session.model;
+  const LambState state{.loss_scale = loss_scale};
+  const Buffer on_device = device.allocate(sizeof(LambState));
+  device.copy(stream, on_device.data(), &state, sizeof(LambState));
+  stream.wait_on_host();
+  const View state_view(on_device.data(), DType::kU8, {on_device.bytes()});
+
   const StepBatch& batch = *run.last_batch;
   const StepSettings settings = step_settings(run.config, *run.world, run.state.seed);
-  TracedStep step{
-      .dropout_seed = settings.dropout_seed,
-      .first_micro_step = static_cast<uint64_t>(batch.step) * batch.micro_batches.size(),
-      .loss_scale = lamb.loss_scale,
-      .fp8_scale_exponents = run.session->model->scale_exponents()};
-  for (const HostBatch& micro : batch.micro_batches) {
-    step.micro_batches.push_back({.batch = micro, .mean = loss_mean_of(micro, batch, settings)});
+  const size_t micro_batches = batch.micro_batches.size();
+  report["fp8_scale_exponents"] = model.scale_exponents();
+  model.begin_step();
+  for (size_t i = 0; i < micro_batches; ++i) {
+    const HostBatch& micro = batch.micro_batches[i];
+    report["sample_ids"].push_back(micro.sample_ids);
+    model.set_random(settings.dropout_seed, static_cast<uint64_t>(batch.step) * micro_batches + i);
+    model.upload(micro);
+    model.forward_train(loss_mean_of(micro, batch, settings), state_view);
+    const std::string of_many = micro_batches > 1 ? concat("micro-batch ", i + 1, ": ") : "";
+    for (const NamedView& saved : model.activations()) {
+      add_figures(report, "figures", of_many + saved.name, saved.values, pieces);
+    }
+    model.backward();
   }
-  return step;
-}
-
-/// Adds them as a list, and those that are not finite by name.
-void add_figures(Json& report, Json& list, const std::vector<TensorFigures>& figures) {
-  list = figures_json(figures);
-  for (const TensorFigures& tensor : figures) {
-    if (tensor.not_finite > 0) report["not_finite"].push_back(tensor.name);
+  const auto& params = session.table.params;
+  for (auto param = params.rbegin(); param != params.rend(); ++param) {
+    add_figures(report, "figures", "gradient of " + param->name,
+                session.optimizer->gradients().rows(param->offset, param->elements), pieces);
   }
-}
-
-void add_weights(Json& report, const Session& session) {
-  HostPieces pieces(session.backend->device(), session.backend->stream());
-  std::vector<TensorFigures> figures;
-  for (const ParamInfo& param : session.table.params) {
-    figures.push_back(figures_of("weight " + param.name,
-                                 session.optimizer->weights().rows(param.offset, param.elements),
-                                 pieces));
-  }
-  add_figures(report, report["weights"], figures);
-}
-
-/// The step's scales, and its figures as this run computes them.
-void add_step(Json& report, const Run& run, const LambState& lamb) {
-  const Session& session = *run.session;
-  const TracedStep step = last_step(run, lamb);
-  report["fp8_scale_exponents"] = step.fp8_scale_exponents;
-  add_figures(report, report["figures"],
-              trace_step(step, *session.model, session.parts(), session.table,
-                         session.optimizer->gradients()));
 }
 
 }  // namespace
@@ -80,13 +105,12 @@ std::string write_post_mortem(const Run& run, const LambState& lamb) {
                  {"learning_rate", lamb.learning_rate},
                  {"sample_ids", Json::array()},
                  {"not_finite", Json::array()}};
-  if (run.last_batch) {
-    for (const HostBatch& micro : run.last_batch->micro_batches) {
-      report["sample_ids"].push_back(micro.sample_ids);
-    }
+  HostPieces pieces(session.backend->device(), session.backend->stream());
+  for (const ParamInfo& param : session.table.params) {
+    add_figures(report, "weights", "weight " + param.name,
+                session.optimizer->weights().rows(param.offset, param.elements), pieces);
   }
-  add_weights(report, session);
-  if (run.last_batch) add_step(report, run, lamb);
+  if (run.last_batch) add_step(report, run, lamb.loss_scale, pieces);
   char name[64];
   std::snprintf(name, sizeof(name), "/post_mortem.rank_%04d.json", run.world->rank());
   std::string path = run.run_dir + name;

@@ -1,22 +1,155 @@
 #include "harness/train/step_bench.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "data/pipeline/synthetic_pipeline.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/comm/energy_meter.h"
 #include "harness/comm/watchdog.h"
+#include "harness/model/flops.h"
 #include "harness/report/device_peak.h"
-#include "harness/train/bench_steps.h"
 #include "harness/train/data_source.h"
 #include "harness/train/precision.h"
 #include "harness/train/probe.h"
+#include "harness/train/profiled_steps.h"
 #include "harness/train/session.h"
+#include "harness/train/step.h"
+#include "harness/train/timers.h"
 
 namespace bertha {
 namespace {
+
+/// Steps of different lengths. Few, so that their graphs are recorded in the warm-up, as those of a
+/// long run have been for most of its steps.
+constexpr int64_t kBenchBatches = 4;
+
+/// What the model computes in a step.
+struct BenchWork {
+  StepWork global;  // all ranks
+  StepWork here;    // this rank
+};
+
+void add(const SyntheticSteps& steps, int64_t tokens, StepWork& work) {
+  ++work.num_seqs;
+  work.num_tokens += tokens;
+  work.num_masked += masked_tokens_of(steps, tokens);
+  work.squared_tokens += tokens * tokens;
+}
+
+BenchWork work_of(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank) {
+  BenchWork work;
+  const auto ranks = static_cast<size_t>(steps.num_ranks);
+  for (size_t bin = 0; bin < plan.bins.size(); ++bin) {
+    for (const SyntheticSequence& sequence : plan.bins[bin]) {
+      add(steps, sequence.tokens, work.global);
+      if (bin % ranks == static_cast<size_t>(rank)) add(steps, sequence.tokens, work.here);
+    }
+  }
+  return work;
+}
+
+/// The largest micro-batch of any rank, when the number of sequences follows from the lengths.
+BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
+  BatchRows most{.tokens = steps.tokens_per_micro_batch};
+  for (const SyntheticPlan& plan : plans) {
+    for (const std::vector<SyntheticSequence>& bin : plan.bins) {
+      int64_t tokens = 0;
+      int64_t masked = 0;
+      for (const SyntheticSequence& sequence : bin) {
+        tokens += sequence.tokens;
+        masked += masked_tokens_of(steps, sequence.tokens);
+      }
+      most.tokens = std::max(most.tokens, tokens);
+      most.seqs = std::max(most.seqs, std::ssize(bin));
+      most.masked = std::max(most.masked, masked);
+    }
+  }
+  return most;
+}
+
+/// The largest of every rank's values, place by place. All ranks call it.
+std::vector<double> most_over_ranks(Transport& transport, const std::vector<double>& mine) {
+  std::vector<int64_t> words;
+  for (const double value : mine) words.push_back(std::bit_cast<int64_t>(value));
+  const std::vector<int64_t> all = transport.all_gather(words);
+  std::vector<double> most = mine;
+  for (size_t i = 0; i < all.size(); ++i) {
+    double& place = most[i % mine.size()];
+    place = std::max(place, std::bit_cast<double>(all[i]));
+  }
+  return most;
+}
+
+/// Training steps of one rank on fresh batches, timed.
+class BenchSteps {
+ public:
+  BenchSteps(Session& session, Pipeline& pipeline)
+      : session_(session),
+        pipeline_(pipeline),
+        timers_(session.backend->device(), session.backend->stream()),
+        profiled_(session.config.log.profile_steps, session.backend->device(),
+                  session.backend->stream()),
+        settings_(step_settings(session.config, *session.world,
+                                static_cast<uint64_t>(session.config.train.seed))) {}
+
+  /// Blocks: the host, until they have run; then timers and counters are reset.
+  void warm_up(int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i) run();
+    session_.backend->stream().wait_on_host();
+    timers_.take_totals_ms();
+    if (session_.timed_ops != nullptr) session_.timed_ops->take_totals();
+    session_.world->barrier();
+  }
+
+  /// Milliseconds of each step on the device. Blocks: the host, at the end.
+  std::vector<double> time(int64_t steps) {
+    Stream& stream = session_.backend->stream();
+    std::vector<std::unique_ptr<Event>> borders;
+    const auto mark = [&] {
+      borders.push_back(session_.backend->device().make_event());
+      stream.record(*borders.back());
+    };
+    mark();
+    for (int64_t i = 0; i < steps; ++i) {
+      run();
+      mark();
+    }
+    profiled_.stop();
+    stream.wait_on_host();
+    std::vector<double> step_ms;
+    for (size_t i = 1; i < borders.size(); ++i) {
+      step_ms.push_back(borders[i]->ms_since(*borders[i - 1]));
+    }
+    return step_ms;
+  }
+
+  PhaseTimers& timers() { return timers_; }
+
+ private:
+  void run() {
+    RankBoard& board = session_.world->board();
+    board.enter(step_, RunPhase::kWaitForData);
+    batch_ = pipeline_.next();
+    board.enter(step_, RunPhase::kTrain);
+    profiled_.before_step(step_ + 1);
+    train_step(
+        *batch_, settings_,
+        {.model = session_.model.get(), .optimizer = session_.optimizer.get(), .timers = &timers_});
+    profiled_.after_step(++step_);
+  }
+
+  Session& session_;
+  Pipeline& pipeline_;
+  PhaseTimers timers_;
+  ProfiledSteps profiled_;
+  StepSettings settings_;
+  std::optional<StepBatch> batch_;  // of the step that the device may still read
+  int64_t step_ = 0;
+};
 
 SessionOptions session_options(const StepBenchOptions& options, const SyntheticSteps& steps,
                                const std::vector<SyntheticPlan>& plans) {
@@ -77,11 +210,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
                                .prefetch_steps = config.data.prefetch_steps,
                                .distinct_lengths = kBenchBatches},
                               session.batch_memory);
-  std::optional<StepBatch> batch;
-  BenchSteps steps(session, [&](int64_t) -> const StepBatch& {
-    batch = pipeline->next();
-    return *batch;
-  });
+  BenchSteps steps(session, *pipeline);
   steps.warm_up(options.warmup_steps);
   const Device& device = session.backend->device();
   const int64_t warm_bytes = device.used_memory_bytes();
