@@ -221,7 +221,7 @@ run_srun() {
   # --wait: ranks end together, so a rank that ends 10 s before the others has died.
   local status=0
   srun --mpi="$mpi" --cpu-bind=none --kill-on-bad-exit=0 --wait=10 ${container[@]+"${container[@]}"} \
-    "$launch_dir/bind_rank.sh" "$@" || status=$?
+    "$@" || status=$?
   explain_end "$status"
   draw_run "$status" "$@"
   return "$status"

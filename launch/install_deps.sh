@@ -69,7 +69,7 @@ if [[ $manager == apt-get ]]; then
     [wordnet]="wordnet-base"
     [tests]="git:git python3:python3 python3-venv shellcheck:shellcheck libgtest-dev libgmock-dev
       libleveldb-dev"
-    [extras]="ccache:ccache openssh-client:ssh numactl:numactl"
+    [extras]="ccache:ccache openssh-client:ssh"
     [slurm]="slurmctld:/usr/sbin/slurmctld slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
       slurm-client:sbatch"
     [fuzz]="clang-19:clang++-19 libclang-rt-19-dev")
@@ -84,7 +84,7 @@ else
       spdlog-devel fmt-devel json-devel utf8proc-devel hwloc-devel xxhash-devel openssl-devel
       isa-l-devel protobuf-devel protobuf-lite-devel"
     [tests]="git:git python3:python3 ShellCheck:shellcheck gtest-devel gmock-devel leveldb-devel"
-    [extras]="ccache:ccache openssh-clients:ssh numactl:numactl"
+    [extras]="ccache:ccache openssh-clients:ssh"
     [slurm]="slurm-slurmctld:/usr/sbin/slurmctld slurm-slurmd:/usr/sbin/slurmd munge:/usr/sbin/munged
       slurm:sbatch"
     [fuzz]="clang:clang++ compiler-rt")
@@ -94,7 +94,7 @@ else
 fi
 declare -A serves=(
   [wordnet]="the quickstart's own text (--wordnet)" [tests]="the tests (--tests)"
-  [extras]="faster recompilation (ccache), ranks on other machines (ssh) and on the NUMA node of their GPU (numactl)")
+  [extras]="faster recompilation (ccache) and ranks on other machines (ssh)")
 
 needed=()
 others=()

@@ -77,7 +77,7 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
   run_srun "${command[@]}"
 elif ((${ranks:-1} > 1)); then
   allow_root
-  run_mpirun --oversubscribe --bind-to none -n "$ranks" "$launch_dir/bind_rank.sh" "${command[@]}"
+  run_mpirun --oversubscribe --bind-to none -n "$ranks" "${command[@]}"
 else
   exec "${command[@]}"
 fi

@@ -36,6 +36,5 @@ if ((ranks == 1)); then
 fi
 
 allow_root
-# No binding here: bind_rank.sh selects the NUMA node, and bertha divides its cores.
-run_mpirun --oversubscribe --bind-to none -n "$ranks" \
-  "$launch_dir/bind_rank.sh" "$bertha" "${work[@]}"
+# No binding here: bertha divides the cores and selects the NUMA node.
+run_mpirun --oversubscribe --bind-to none -n "$ranks" "$bertha" "${work[@]}"

@@ -71,4 +71,4 @@ while read -r variable; do pass+=(-x "$variable"); done < <(compgen -e |
 # The ranks that are left when a machine is lost have 4 s from SIGTERM to SIGKILL to say which one;
 # Open MPI 5 takes the option and gives them 0.25 s.
 run_mpirun --mca odls_base_sigkill_timeout 4 --host "$hosts" -n "$ranks" --map-by slot --bind-to none \
-  ${pass[@]+"${pass[@]}"} "$launch_dir/bind_rank.sh" "$bertha" "${work[@]}"
+  ${pass[@]+"${pass[@]}"} "$bertha" "${work[@]}"

@@ -197,7 +197,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
     config.optimizer.loss_scale = LossScaling::kDynamic;  // fp16 needs one
   }
   setting.gpu = choose_gpu(config.train.backend, world);
-  setting.cores = take_core_share(world, setting.gpu.bus_id);
+  setting.cores = core_share(world);
   setting.model = bench_model(config);
 
   if (!options.tune.empty()) {

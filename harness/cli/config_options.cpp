@@ -122,7 +122,7 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   }
 }
 
-LoadedConfig load_from_options(const CLI::App& command) {
+LoadedConfig load_from_options(const CLI::App& command, KeyWarnings warnings) {
   std::vector<std::string> files;
   std::vector<Override> overrides;
   std::map<const CLI::Option*, size_t> used;
@@ -145,7 +145,7 @@ LoadedConfig load_from_options(const CLI::App& command) {
     const std::string recorded = recorded_config(checkpoint->results().front());
     if (!recorded.empty()) files.push_back(recorded);
   }
-  return load_config(files, overrides);
+  return load_config(files, overrides, warnings);
 }
 
 Config config_for_ranks(const CLI::App& command, World& world, BatchRule rule) {

@@ -22,7 +22,7 @@ void add_config_options(CLI::App& command, ShortOptions shorts);
 /// The configuration that the parsed options of `command` ask for; the last one written wins.
 ///
 /// Errors    Error(kUsage) as load_config; messages name options as the user wrote them.
-LoadedConfig load_from_options(const CLI::App& command);
+LoadedConfig load_from_options(const CLI::App& command, KeyWarnings warnings = KeyWarnings::kOn);
 
 /// Whether the training batch must divide over the ranks of this run.
 enum class BatchRule { kDividesOverRanks, kAnySize };

@@ -159,6 +159,16 @@ bool CommandLine::runs_on_ranks() const {
   return !chosen.empty() && on_ranks.contains(chosen.front()->get_name());
 }
 
+bool CommandLine::asks_for_cpu() const {
+  try {
+    const CLI::App& command = *commands_met(*app_).back().command;
+    return load_from_options(command, KeyWarnings::kOff).config.train.backend ==
+           ComputeBackend::kCpu;
+  } catch (const Error&) {
+    return false;  // reported where the command loads them
+  }
+}
+
 std::vector<std::vector<std::string>> CommandLine::commands() const {
   std::vector<std::vector<std::string>> all;
   add_commands(*app_, {}, all);

@@ -30,6 +30,9 @@ class CommandLine {
   /// Whether the command that parse() found runs on ranks; known after a parse error too, which
   /// rank 0 then prints for all.
   bool runs_on_ranks() const;
+  /// Whether the options and the configuration files ask for the CPU; false where these cannot be
+  /// read, on a rank without the files for example.
+  bool asks_for_cpu() const;
   /// The words of every command: {"data"}, {"data", "verify"} and so on.
   std::vector<std::vector<std::string>> commands() const;
 

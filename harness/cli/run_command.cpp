@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "harness/backend_cuda.h"
 #include "harness/cli/log_sink.h"
 #include "harness/cli/parse.h"
 #include "harness/cli/progress_line.h"
@@ -71,6 +72,16 @@ int run_parsed(const Parsed& parsed, CommandContext& context) {
   return chosen.action(context);
 }
 
+/// The GPUs near which ranks of the command are bound, as far as this one can tell by itself.
+std::vector<std::string> gpus_for(const CommandLine& line) {
+  if (line.asks_for_cpu()) return {};
+  try {
+    return visible_gpus();
+  } catch (const Error&) {
+    return {};  // reported where the backend is chosen
+  }
+}
+
 }  // namespace
 
 int run_bertha(const std::vector<std::string>& arguments) {
@@ -90,7 +101,7 @@ int run_bertha(const std::vector<std::string>& arguments) {
     }
     const bool trains = parsed.command == "train";
     if (trains) watch_signals();  // before MPI, whose start takes time
-    if (line.runs_on_ranks()) world = make_world();
+    if (line.runs_on_ranks()) world = make_world(gpus_for(line));
     if (trains) watch_signals();  // again: MPI loads libraries that replace the handlers
     context.world = world.get();
     if (parse_error) std::rethrow_exception(parse_error);

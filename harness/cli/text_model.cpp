@@ -22,7 +22,7 @@ std::unique_ptr<Backend> backend_for(const TextModelOptions& options, const std:
          "; start it without mpirun.");
   }
   const RankGpu gpu = choose_gpu(options.backend, world);
-  const CoreShare cores = take_core_share(world, gpu.bus_id);
+  const CoreShare cores = core_share(world);
   std::unique_ptr<Backend> backend = make_backend(gpu, {}, cores.threads, world);
   if (!backend->device().has_io(options.io)) {
     fail(ExitCode::kUsage, backend->device().description(), " has no ", name(options.io),

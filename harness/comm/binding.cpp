@@ -5,126 +5,114 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <limits>
 #include <memory>
-#include <sstream>
-#include <vector>
 
 #include "harness/comm/core_plan.h"
 #include "harness/comm/cpu_quota.h"
 #include "harness/comm/rank_name.h"
+#include "harness/comm/world.h"
 #include "kernels/base/error.h"
+#include "kernels/base/plural.h"
 
 namespace bertha {
 namespace {
 
-struct BitmapFree {
-  void operator()(hwloc_bitmap_s* bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
-
-class Topology {
- public:
-  Topology() {
-    if (hwloc_topology_init(&topology_) != 0 || hwloc_topology_load(topology_) != 0) {
-      fail(ExitCode::kEnvironment,
-           "hwloc cannot read the processors of this machine: ", std::strerror(errno),
-           "; check that /sys is mounted");
-    }
-  }
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
-  ~Topology() { hwloc_topology_destroy(topology_); }
-
-  /// The processors this process may run on now.
-  Bitmap allowed() const {
-    Bitmap set(hwloc_bitmap_alloc());
-    if (hwloc_get_cpubind(topology_, set.get(), HWLOC_CPUBIND_PROCESS) != 0) {
-      hwloc_bitmap_copy(set.get(), hwloc_topology_get_allowed_cpuset(topology_));
-    }
-    return set;
-  }
-
-  /// The cores with an allowed processor, each named by the first processor of the core.
-  std::vector<int> cores_in(const Bitmap& allowed) const {
-    std::vector<int> cores;
-    for (hwloc_obj_t core = next_core(nullptr); core != nullptr; core = next_core(core)) {
-      if (hwloc_bitmap_intersects(core->cpuset, allowed.get()) != 0) cores.push_back(id_of(core));
-    }
-    return cores;
-  }
-
-  /// Those of them on one NUMA node; none for a node that is not there, such as -1.
-  std::vector<int> cores_near(int numa_node, const Bitmap& allowed) const {
-    if (numa_node < 0) return {};
-    const hwloc_obj_t node =
-        hwloc_get_numanode_obj_by_os_index(topology_, static_cast<unsigned>(numa_node));
-    if (node == nullptr) return {};
-    const Bitmap both(hwloc_bitmap_alloc());
-    hwloc_bitmap_and(both.get(), allowed.get(), node->cpuset);
-    return cores_in(both);
-  }
-
-  /// 0, or the reason as an errno.
-  int bind(const std::vector<int>& cores, const Bitmap& allowed) {
-    const Bitmap set(hwloc_bitmap_alloc());
-    for (hwloc_obj_t core = next_core(nullptr); core != nullptr; core = next_core(core)) {
-      if (std::ranges::find(cores, id_of(core)) != cores.end()) {
-        hwloc_bitmap_or(set.get(), set.get(), core->cpuset);
-      }
-    }
-    hwloc_bitmap_and(set.get(), set.get(), allowed.get());
-    return hwloc_set_cpubind(topology_, set.get(), HWLOC_CPUBIND_PROCESS) == 0 ? 0 : errno;
-  }
-
- private:
-  hwloc_obj_t next_core(hwloc_obj_t previous) const {
-    return hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_CORE, previous);
-  }
-  static int id_of(hwloc_obj_t core) { return hwloc_bitmap_first(core->complete_cpuset); }
-
-  hwloc_topology_t topology_ = nullptr;
+struct TopologyFree {
+  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 };
 
-/// What each rank may use, in rank order: "machine core core ... | near near ...".
-std::vector<RankCores> gather_cores(World& world, const RankCores& mine) {
-  std::ostringstream text;
-  text << mine.machine;
-  for (const int core : mine.cores) text << ' ' << core;
-  text << " |";
-  for (const int core : mine.near) text << ' ' << core;
-  std::vector<RankCores> ranks;
-  for (const std::string& sent : world.gather_texts(text.str())) {
-    std::istringstream received(sent);
-    RankCores rank;
-    received >> rank.machine;
-    for (int core = 0; received >> core;) rank.cores.push_back(core);
-    received.clear();
-    received.ignore(std::numeric_limits<std::streamsize>::max(), '|');
-    for (int core = 0; received >> core;) rank.near.push_back(core);
-    ranks.push_back(std::move(rank));
+/// This machine, or the one that HWLOC_XMLFILE or HWLOC_SYNTHETIC describes: then nothing is bound.
+std::unique_ptr<hwloc_topology, TopologyFree> read_topology() {
+  hwloc_topology_t topology = nullptr;
+  // Devices of the system are left out: to find them, hwloc would start OpenCL, which replaces
+  // handlers of signals.
+  if (hwloc_topology_init(&topology) != 0 ||
+      hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) != 0 ||
+      hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE,
+                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
+      hwloc_topology_load(topology) != 0) {
+    fail(ExitCode::kEnvironment,
+         "hwloc cannot read the processors of this machine: ", std::strerror(errno),
+         "; check that /sys is mounted");
+  }
+  return std::unique_ptr<hwloc_topology, TopologyFree>(topology);
+}
+
+/// The processors that this process may run on.
+Bitmap given_processors(hwloc_topology_t machine) {
+  const hwloc_const_cpuset_t open = hwloc_topology_get_allowed_cpuset(machine);
+  Bitmap given(hwloc_bitmap_alloc());
+  if (hwloc_get_cpubind(machine, given.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+    hwloc_bitmap_copy(given.get(), open);
+  }
+  hwloc_bitmap_and(given.get(), given.get(), open);
+  return given;
+}
+
+/// 0, or the reason as an errno. A policy of the caller's own is kept.
+int prefer_memory_of(hwloc_topology_t machine, int node) {
+  constexpr int kFlags = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
+  const Bitmap nodes(hwloc_bitmap_alloc());
+  hwloc_membind_policy_t policy = HWLOC_MEMBIND_FIRSTTOUCH;
+  hwloc_get_membind(machine, nodes.get(), &policy, kFlags);
+  if (policy != HWLOC_MEMBIND_FIRSTTOUCH) return 0;
+  hwloc_bitmap_only(nodes.get(), static_cast<unsigned>(node));
+  // Not strict: memory comes from other nodes when this one has none left.
+  return hwloc_set_membind(machine, nodes.get(), HWLOC_MEMBIND_BIND, kFlags) == 0 ? 0 : errno;
+}
+
+Bitmap parsed(const char* cores) {
+  Bitmap set(hwloc_bitmap_alloc());
+  hwloc_bitmap_list_sscanf(set.get(), cores);
+  return set;
+}
+
+/// How many ranks of this machine run on some of the cores, this rank among them.
+int ranks_on(const Bitmap& cores, const std::string& text, World& world) {
+  const std::string machine = machine_name() + " ";
+  int ranks = 0;
+  for (const std::string& sent : world.gather_texts(machine + text)) {
+    if (!sent.starts_with(machine)) continue;
+    ranks += hwloc_bitmap_intersects(cores.get(), parsed(sent.c_str() + machine.size()).get());
   }
   return ranks;
 }
 
 }  // namespace
 
-CoreShare take_core_share(World& world, const std::string& gpu_bus_id) {
-  Topology topology;
-  const Bitmap allowed = topology.allowed();
-  const RankCores mine{.machine = machine_name(),
-                       .cores = topology.cores_in(allowed),
-                       .near = topology.cores_near(numa_node_of("/", gpu_bus_id), allowed)};
-  const CorePlan plan = plan_cores(gather_cores(world, mine), world.rank());
-  CoreShare share{plan.threads, plan.reason};
-  if (plan.action == CorePlan::Action::kBind) {
-    const int reason = topology.bind(plan.cores, allowed);
+CoreBinding bind_process(const EnvironmentLookup& lookup,
+                         const std::vector<std::string>& gpu_bus_ids) {
+  const std::optional<LocalRank> self = find_local_rank(lookup);
+  const auto machine = read_topology();
+  const Bitmap given = given_processors(machine.get());
+  const CorePlan plan = plan_cores(machine.get(), given.get(), self, gpu_bus_ids);
+  const std::string planned = core_text(machine.get(), plan.processors.get());
+  if (hwloc_bitmap_isequal(plan.processors.get(), given.get()) != 0) return {planned, plan.reason};
+  if (hwloc_set_cpubind(machine.get(), plan.processors.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+    return {
+        core_text(machine.get(), given.get()),
+        concat("not bound: the system refused cores ", planned, " (", std::strerror(errno), ")")};
+  }
+  CoreBinding binding{planned, plan.reason};
+  if (plan.memory_node >= 0) {
+    const int reason = prefer_memory_of(machine.get(), plan.memory_node);
     if (reason != 0) {
-      share.description = concat("not bound: the system refused cores ", core_list(plan.cores),
-                                 " (", std::strerror(reason), ")");
+      binding.description += concat(", which the system refused (", std::strerror(reason), ")");
     }
+  }
+  return binding;
+}
+
+CoreShare core_share(World& world) {
+  const CoreBinding& binding = world.binding();
+  const Bitmap cores = parsed(binding.cores.c_str());
+  const int count = hwloc_bitmap_weight(cores.get());
+  const int ranks = ranks_on(cores, binding.cores, world);
+  CoreShare share{.threads = std::max(1, count / std::max(1, ranks)),
+                  .description = binding.description};
+  if (ranks > 1) {
+    share.description += concat("; shares ", count, " ", plural(count, "core"), " (", binding.cores,
+                                ") with ", ranks - 1, " other ", plural(ranks - 1, "rank"));
   }
   const double quota = cpu_quota_cores("/");
   if (quota > 0 && quota < share.threads * world.node_size()) {
@@ -133,13 +121,6 @@ CoreShare take_core_share(World& world, const std::string& gpu_bus_id) {
         concat("; the container's quota is ", quota, " cores for ", world.node_size(), " ranks");
   }
   return share;
-}
-
-int numa_node_of(const std::string& root, const std::string& bus_id) {
-  if (bus_id.empty()) return -1;
-  int node = -1;
-  std::ifstream file(std::filesystem::path(root) / "sys/bus/pci/devices" / bus_id / "numa_node");
-  return file >> node ? node : -1;
 }
 
 }  // namespace bertha

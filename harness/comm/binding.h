@@ -2,14 +2,34 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "harness/comm/world.h"
+#include "harness/comm/launcher.h"
 
 namespace bertha {
 
+class World;
+
+/// Where this process runs.
+struct CoreBinding {
+  std::string cores = "";        // each by its first processor: "0-3,8"
+  std::string description = "";  // what was done and why, for the log
+};
+
+/// Binds this process to its share of the machine's cores, as core_plan.h describes, and its
+/// memory to the NUMA node around them. Call it before MPI or any thread starts: they inherit the
+/// binding, and so does the memory that they allocate. `gpu_bus_ids` are the GPUs that this process
+/// sees ("0000:1b:00.0"), none if it computes on the CPU. A memory policy of the caller
+/// (`numactl --membind`) is kept. When the system forbids binding, the description says so.
+///
+/// Errors    Error(kEnvironment) when hwloc cannot read the machine, or a variable of the launcher
+///           is malformed.
+CoreBinding bind_process(const EnvironmentLookup& lookup,
+                         const std::vector<std::string>& gpu_bus_ids);
+
 struct CoreShare {
   int threads = 1;               // default number of compute threads of this rank
-  std::string description = "";  // what was done and why, for the log
+  std::string description = "";  // that of the binding, and what lowers the number
 
   /// Of train.threads_per_rank, where 0 stands for the default.
   int threads_for(int64_t threads_per_rank) const {
@@ -17,15 +37,8 @@ struct CoreShare {
   }
 };
 
-/// Binds this process to its share of the cores that it and the other ranks of the machine may
-/// use (core_plan.h says how they are divided), and counts them. Call it on all ranks at once,
-/// before threads start: they inherit the binding. `gpu_bus_id` is where the rank's GPU sits
-/// ("0000:1b:00.0"), "" without one. A CPU quota of the container lowers the count.
-/// When the system forbids binding, the description says so and the rank runs unbound.
-CoreShare take_core_share(World& world, const std::string& gpu_bus_id);
-
-/// NUMA node of the PCI device "0000:1b:00.0"; -1 where the system does not say. `root` is where
-/// /sys is: "/" in the program.
-int numa_node_of(const std::string& root, const std::string& bus_id);
+/// Counts the cores of this rank's binding, divided by the number of ranks that run on some of
+/// them; a CPU quota of the container lowers the count. All ranks call it.
+CoreShare core_share(World& world);
 
 }  // namespace bertha

@@ -1,7 +1,7 @@
 #include "harness/comm/core_plan.h"
 
 #include <algorithm>
-#include <set>
+#include <cstdlib>
 
 #include "kernels/base/error.h"
 #include "kernels/base/plural.h"
@@ -9,106 +9,156 @@
 namespace bertha {
 namespace {
 
-bool share_a_core(const std::vector<int>& a, const std::vector<int>& b) {
-  const std::set<int> of_a(a.begin(), a.end());
-  return std::any_of(b.begin(), b.end(), [&](int core) { return of_a.count(core) > 0; });
+using Cores = std::vector<hwloc_obj_t>;  // in the order of the topology, neighbors first
+
+/// The cores with a processor in the set; processors themselves on machines that report no cores.
+Cores cores_in(hwloc_topology_t machine, hwloc_const_cpuset_t set) {
+  const int depth = hwloc_get_type_or_below_depth(machine, HWLOC_OBJ_CORE);
+  Cores cores;
+  for (hwloc_obj_t core = nullptr;
+       (core = hwloc_get_next_obj_by_depth(machine, depth, core)) != nullptr;) {
+    if (hwloc_bitmap_intersects(core->cpuset, set) != 0) cores.push_back(core);
+  }
+  return cores;
 }
 
-/// The ranks that compete with one for cores.
-struct Sharing {
-  std::vector<size_t> ranks;  // in rank order, the rank itself too
-  bool all_equal = true;      // they may use the same cores
-  bool all_near = true;       // each can have a core near its GPU
+/// "0-3,8".
+std::string list_text(const Cores& cores) {
+  const Bitmap first_processors(hwloc_bitmap_alloc());
+  for (const hwloc_obj_t core : cores) {
+    hwloc_bitmap_set(first_processors.get(),
+                     static_cast<unsigned>(hwloc_bitmap_first(core->cpuset)));
+  }
+  char* text = nullptr;
+  hwloc_bitmap_list_asprintf(&text, first_processors.get());
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+  return text;
+}
+
+/// The processors near a GPU; null when the machine does not say, or all are equally near.
+hwloc_const_cpuset_t processors_near(hwloc_topology_t machine, const std::string& bus_id) {
+  const hwloc_obj_t gpu = hwloc_get_pcidev_by_busidstring(machine, bus_id.c_str());
+  if (gpu == nullptr) return nullptr;
+  const hwloc_cpuset_t near = hwloc_get_non_io_ancestor_obj(machine, gpu)->cpuset;
+  const hwloc_cpuset_t all = hwloc_get_root_obj(machine)->cpuset;
+  return hwloc_bitmap_isequal(near, all) != 0 ? nullptr : near;
+}
+
+Cores cores_near(hwloc_topology_t machine, const std::string& bus_id, hwloc_const_cpuset_t given) {
+  const hwloc_const_cpuset_t near = processors_near(machine, bus_id);
+  if (near == nullptr) return {};
+  const Bitmap both(hwloc_bitmap_alloc());
+  hwloc_bitmap_and(both.get(), near, given);
+  return cores_in(machine, both.get());
+}
+
+/// The part of some cores that one of the ranks sharing them gets.
+struct Share {
+  Cores cores;
+  size_t place = 0;
+  size_t ranks = 1;
 };
 
-size_t ranks_near(const std::vector<size_t>& sharing, std::span<const RankCores> ranks,
-                  const std::vector<int>& near) {
-  return static_cast<size_t>(std::count_if(sharing.begin(), sharing.end(),
-                                           [&](size_t r) { return ranks[r].near == near; }));
-}
-
-Sharing find_sharing(std::span<const RankCores> ranks, const RankCores& mine) {
-  Sharing sharing;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].machine != mine.machine || !share_a_core(ranks[r].cores, mine.cores)) continue;
-    sharing.ranks.push_back(r);
-    sharing.all_equal = sharing.all_equal && ranks[r].cores == mine.cores;
+/// Of ranks that were given the same cores, by the cores near the GPU of each; no cores when some
+/// rank would get none in this way.
+Share share_near_gpu(const std::vector<Cores>& near, size_t self) {
+  const auto sharing = [&](size_t end, const Cores& cores) {
+    return static_cast<size_t>(
+        std::count(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(end), cores));
+  };
+  for (const Cores& cores : near) {
+    if (cores.size() < sharing(near.size(), cores)) return {};
   }
-  for (const size_t r : sharing.ranks) {
-    const std::vector<int>& near = ranks[r].near;
-    sharing.all_near =
-        sharing.all_near && near.size() >= ranks_near(sharing.ranks, ranks, near) && !near.empty();
+  return {.cores = near[self],
+          .place = sharing(self, near[self]),
+          .ranks = sharing(near.size(), near[self])};
+}
+
+/// The only NUMA node of these processors; -1 if they are of several, or the machine has one.
+int node_around(hwloc_topology_t machine, hwloc_const_cpuset_t processors) {
+  if (hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_NUMANODE) < 2) return -1;
+  const hwloc_const_nodeset_t allowed = hwloc_topology_get_allowed_nodeset(machine);
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(machine, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+    if (hwloc_bitmap_isincluded(processors, node->cpuset) != 0 &&
+        hwloc_bitmap_isset(allowed, node->os_index) != 0) {
+      return static_cast<int>(node->os_index);
+    }
   }
-  return sharing;
+  return -1;
 }
 
-std::string count_text(size_t count, const char* noun) {
-  return concat(count, " ", plural(count, noun));
+std::string describe(const Cores& cores) {
+  return concat(cores.size(), " ", plural(cores.size(), "core"), " (", list_text(cores), ")");
 }
 
-/// An equal part of `cores` for the `place`-th of `parts` ranks.
-CorePlan bind_to_part(const std::vector<int>& cores, size_t place, size_t parts,
-                      const char* whose) {
-  const size_t begin = cores.size() * place / parts;
-  const size_t end = cores.size() * (place + 1) / parts;
-  CorePlan plan;
-  plan.action = CorePlan::Action::kBind;
-  plan.cores.assign(cores.begin() + static_cast<std::ptrdiff_t>(begin),
-                    cores.begin() + static_cast<std::ptrdiff_t>(end));
-  plan.threads = static_cast<int>(end - begin);
-  plan.reason = concat("bound to ", count_text(end - begin, "core"), " (", core_list(plan.cores),
-                       ")", parts == 1 ? "" : concat(" of the ", cores.size()), whose,
-                       parts == 1 ? "" : concat(" shared by ", parts, " ranks"));
+CorePlan bind_to(const Share& share, const char* whose, hwloc_topology_t machine,
+                 hwloc_const_cpuset_t given) {
+  const auto begin_of = [&](size_t place) {
+    return share.cores.begin() +
+           static_cast<std::ptrdiff_t>(share.cores.size() * place / share.ranks);
+  };
+  const Cores part(begin_of(share.place), begin_of(share.place + 1));
+  CorePlan plan{.processors = Bitmap(hwloc_bitmap_alloc())};
+  for (const hwloc_obj_t core : part) {
+    hwloc_bitmap_or(plan.processors.get(), plan.processors.get(), core->cpuset);
+  }
+  hwloc_bitmap_and(plan.processors.get(), plan.processors.get(), given);
+  plan.memory_node = node_around(machine, plan.processors.get());
+  plan.reason = "bound to " + describe(part);
+  if (share.ranks > 1) plan.reason += concat(" of the ", share.cores.size());
+  plan.reason += whose;
+  if (share.ranks > 1) plan.reason += concat(" shared by ", share.ranks, " ranks");
+  if (plan.memory_node >= 0) {
+    plan.reason += concat(", prefers memory of NUMA node ", plan.memory_node);
+  }
   return plan;
 }
 
 }  // namespace
 
-std::string core_list(const std::vector<int>& cores) {
-  std::vector<int> sorted = cores;
-  std::sort(sorted.begin(), sorted.end());
-  std::string text;
-  for (size_t i = 0; i < sorted.size();) {
-    size_t last = i;
-    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
-    text += concat(text.empty() ? "" : ",", sorted[i]);
-    if (last > i) text += concat("-", sorted[last]);
-    i = last + 1;
+CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
+                    const std::optional<LocalRank>& self,
+                    const std::vector<std::string>& gpu_bus_ids) {
+  const Cores all = cores_in(machine, given);
+  const size_t rank = self ? static_cast<size_t>(self->rank) : 0;
+  const size_t ranks = self ? static_cast<size_t>(self->size) : 0;  // 0 = unknown
+  // With fewer processors than the job the launcher has divided them.
+  const bool is_alone =
+      ranks == 1 || hwloc_bitmap_isequal(given, hwloc_topology_get_allowed_cpuset(machine)) == 0;
+  std::vector<Cores> near;
+  for (const std::string& gpu : gpu_bus_ids) near.push_back(cores_near(machine, gpu, given));
+  const size_t own = near.size() == 1 ? 0 : rank;
+  Share near_gpu;
+  if (near.size() == 1 || (is_alone && own < near.size())) {
+    near_gpu.cores = near[own];
+  } else if (ranks > 0 && near.size() >= ranks) {
+    near.resize(ranks);
+    near_gpu = share_near_gpu(near, own);
   }
-  return text;
+
+  if (!near_gpu.cores.empty() && near_gpu.cores.size() < all.size()) {
+    return bind_to(near_gpu, " near its GPU", machine, given);
+  }
+  CorePlan plan{.processors = Bitmap(hwloc_bitmap_dup(given))};
+  if (is_alone) {
+    plan.reason = "keeps its " + describe(all);
+  } else if (ranks == 0) {
+    plan.reason = "not bound: the launcher does not say which rank of this machine it is";
+  } else if (ranks > all.size()) {
+    plan.reason = "not bound: this machine has more ranks than cores";
+  } else {
+    plan = bind_to({.cores = all, .place = rank, .ranks = ranks}, "", machine, given);
+  }
+  if (own < near.size() && near[own].empty() &&
+      processors_near(machine, gpu_bus_ids[own]) != nullptr) {
+    plan.reason += "; the cores near its GPU are not open to it";
+  }
+  return plan;
 }
 
-CorePlan plan_cores(std::span<const RankCores> ranks, int self) {
-  const RankCores& mine = ranks[static_cast<size_t>(self)];
-  const Sharing sharing = find_sharing(ranks, mine);
-  const auto place_in = [&](const std::vector<size_t>& group) {
-    return static_cast<size_t>(std::find(group.begin(), group.end(), static_cast<size_t>(self)) -
-                               group.begin());
-  };
-  if (sharing.all_equal && sharing.all_near && mine.near != mine.cores) {
-    std::vector<size_t> group;
-    for (const size_t r : sharing.ranks) {
-      if (ranks[r].near == mine.near) group.push_back(r);
-    }
-    return bind_to_part(mine.near, place_in(group), group.size(), " near its GPU");
-  }
-
-  const size_t num_cores = mine.cores.size();
-  const size_t num_ranks = sharing.ranks.size();
-  CorePlan plan{.cores = mine.cores};
-  if (num_ranks <= 1) {
-    plan.threads = std::max(1, static_cast<int>(num_cores));
-    plan.reason =
-        concat("keeps its ", count_text(num_cores, "core"), " (", core_list(mine.cores), ")");
-    return plan;
-  }
-  if (!sharing.all_equal || num_ranks > num_cores) {
-    plan.threads = std::max(1, static_cast<int>(num_cores / num_ranks));
-    plan.reason = concat("not bound: shares ", count_text(num_cores, "core"), " (",
-                         core_list(mine.cores), ") with ", count_text(num_ranks - 1, "other rank"));
-    return plan;
-  }
-  return bind_to_part(mine.cores, place_in(sharing.ranks), num_ranks, "");
+std::string core_text(hwloc_topology_t machine, hwloc_const_cpuset_t set) {
+  return list_text(cores_in(machine, set));
 }
 
 }  // namespace bertha

@@ -1,34 +1,43 @@
 #pragma once
 
-#include <span>
+#include <hwloc.h>
+
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/comm/launcher.h"
+
 namespace bertha {
 
-/// The cores that one rank may use when it starts.
-struct RankCores {
-  std::string machine;         // equal for the ranks that share a kernel
-  std::vector<int> cores;      // in the order of the topology, neighbours first
-  std::vector<int> near = {};  // those on the NUMA node of the rank's GPU; empty = none or unknown
+struct BitmapFree {
+  void operator()(hwloc_bitmap_s* bitmap) const { hwloc_bitmap_free(bitmap); }
 };
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
 
+/// Where one process runs on its machine.
 struct CorePlan {
-  enum class Action { kKeep, kBind };
-  Action action = Action::kKeep;
-  std::vector<int> cores;  // where the rank runs
-  int threads = 1;         // how many threads of it find a core of their own
-  std::string reason = "";
+  Bitmap processors;        // those that it was given if it is not bound
+  int memory_node = -1;     // NUMA node whose memory it prefers; -1 = no preference
+  std::string reason = "";  // for the log
 };
 
-/// Decides where rank `self` runs. Ranks of one machine that were all given the same cores divide
-/// them evenly: those of a NUMA node among the ranks whose GPU sits there, when that is known of
-/// all of them and gives each a core, else all cores among all ranks. A rank that the launcher
-/// gave cores of its own keeps them, or those of them near its GPU; with more ranks than cores
-/// no rank is bound, and each has one thread.
-CorePlan plan_cores(std::span<const RankCores> ranks, int self);
+/// Decides where a rank runs, from what it knows before MPI starts: the machine, the processors
+/// that the rank was given, its place among the ranks of the machine (nothing when the launcher
+/// does not say it) and the bus ids of the GPUs that it sees, none when it computes on the CPU.
+///
+/// Ranks that were given all processors that are open to the job divide its cores evenly, in the
+/// order of the topology: the cores near a GPU among the ranks whose GPUs are there, if every rank
+/// gets one in this way, otherwise all cores among all ranks. A rank that sees one GPU does not
+/// know those of the others, and runs on all cores near its own. A rank that the launcher gave
+/// fewer cores keeps them, or those of them that are near its GPU. With more ranks than cores no
+/// rank is bound.
+CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
+                    const std::optional<LocalRank>& self,
+                    const std::vector<std::string>& gpu_bus_ids);
 
-/// "0-3,8" for {0, 1, 2, 3, 8}.
-std::string core_list(const std::vector<int>& cores);
+/// "0-3,8": the cores with a processor in the set, each by its first processor.
+std::string core_text(hwloc_topology_t machine, hwloc_const_cpuset_t set);
 
 }  // namespace bertha

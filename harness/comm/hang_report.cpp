@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "harness/comm/core_plan.h"
 #include "harness/comm/rank_name.h"
 #include "kernels/base/error.h"
 #include "kernels/base/plural.h"
@@ -68,7 +67,7 @@ std::string places(const Ranks& late) {
   for (const Group& group : groups) {
     if (!text.empty()) text += "; ";
     if (groups.size() > 1) {
-      text += concat(plural(std::ssize(group.ranks), "rank"), " ", core_list(group.ranks), " in ");
+      text += concat(plural(std::ssize(group.ranks), "rank"), " ", rank_list(group.ranks), " in ");
     }
     text += concat(group.place, ", for ", std::llround(group.still_s), " s");
   }
@@ -83,7 +82,7 @@ std::string waiting(const std::vector<Watched>& ranks, const Ranks& late) {
   std::string text;
   for (const Group& group : groups_of(others)) {
     const int64_t count = std::ssize(group.ranks);
-    text += concat("; ", plural(count, "rank"), " ", core_list(group.ranks),
+    text += concat("; ", plural(count, "rank"), " ", rank_list(group.ranks),
                    count == 1 ? " waits" : " wait", " in ", group.place);
   }
   return text;

@@ -39,7 +39,60 @@ bool has(const EnvironmentLookup& lookup, const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
+struct LocalVariables {
+  const char* rank;
+  const char* size;
+};
+
+/// Of Open MPI, Intel MPI and MPICH, PMI and Slurm: mpirun first, as it may run inside of a job.
+constexpr std::array<LocalVariables, 5> kLocal{{
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
+    {"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+    {"SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+}};
+
+int parse_local(const char* variable, std::string_view text) {
+  const int number = parse_number<int>(text).value_or(-1);
+  if (number < 0) {
+    fail(ExitCode::kEnvironment, variable, "='", text,
+         "', want a rank of this machine or the number of its ranks; correct it or unset it");
+  }
+  return number;
+}
+
+/// The count of one node in Slurm's "8", "8(x2)" or "8(x2),4"; other texts as they are.
+std::string_view count_of_node(std::string_view counts, int node) {
+  while (true) {
+    const std::string_view entry = counts.substr(0, counts.find(','));
+    const size_t open = entry.find("(x");
+    if (open == std::string_view::npos || !entry.ends_with(')')) {
+      if (node == 0 || entry.size() == counts.size()) return entry;
+      --node;
+    } else {
+      const std::string_view nodes = entry.substr(open + 2, entry.size() - open - 3);
+      node -= parse_number<int>(nodes).value_or(1);
+      if (node < 0 || entry.size() == counts.size()) return entry.substr(0, open);
+    }
+    counts.remove_prefix(entry.size() + 1);
+  }
+}
+
 }  // namespace
+
+std::optional<LocalRank> find_local_rank(const EnvironmentLookup& lookup) {
+  if (!has_mpi_launcher(lookup)) return LocalRank{};
+  const int node =
+      has(lookup, "SLURM_NODEID") ? parse_local("SLURM_NODEID", lookup("SLURM_NODEID")) : 0;
+  for (const auto& [rank, size] : kLocal) {
+    if (!has(lookup, rank) || !has(lookup, size)) continue;
+    const LocalRank self{.rank = parse_local(rank, lookup(rank)),
+                         .size = parse_local(size, count_of_node(lookup(size), node))};
+    if (self.rank < self.size) return self;
+  }
+  return std::nullopt;
+}
 
 std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup) {
   for (const Known& known : kKnown) {

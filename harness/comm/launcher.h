@@ -29,6 +29,17 @@ void check_srun_task(const EnvironmentLookup& lookup);
 /// Whether a launcher gave MPI a way to other ranks. To be called before MPI starts.
 bool has_mpi_launcher(const EnvironmentLookup& lookup);
 
+/// A rank among those of its machine.
+struct LocalRank {
+  int rank = 0;
+  int size = 1;
+};
+
+/// What the launcher says: {0, 1} without a launcher, nothing when it does not say.
+///
+/// Errors    Error(kEnvironment) when a variable is not a number.
+std::optional<LocalRank> find_local_rank(const EnvironmentLookup& lookup);
+
 /// Error(kEnvironment) when a launcher started several processes of a command that does not run on
 /// ranks: they would all write the same files.
 void check_single_process(const EnvironmentLookup& lookup, const std::string& command);

@@ -122,13 +122,15 @@ class NodeMemory {
 
 class MpiWorld final : public CommunicatorWorld {
  public:
-  MpiWorld()
+  explicit MpiWorld(const CoreBinding& binding)
       : start_(MPI_COMM_WORLD),
         node_(NodeCommunicator(start_).get()),
         memory_(node_, start_.size()),
         board_(memory_.slots(), start_.rank()),
         world_(MPI_COMM_WORLD, &board_),
-        status_exchange_(start_, node_, board_) {}
+        status_exchange_(start_, node_, board_) {
+    binding_ = binding;
+  }
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
   ~MpiWorld() override {
@@ -183,9 +185,10 @@ std::vector<std::string> World::gather_texts(const std::string& mine) {
   return texts;
 }
 
-std::unique_ptr<World> make_world() {
+std::unique_ptr<World> make_world(const std::vector<std::string>& gpu_bus_ids) {
   const EnvironmentLookup lookup = std::getenv;
   check_srun_task(lookup);
+  const CoreBinding binding = bind_process(lookup, gpu_bus_ids);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   if (!has_mpi_launcher(lookup)) {
     // A process alone has nobody to talk to. Open MPI would start a daemon for it, and both would
@@ -202,7 +205,7 @@ std::unique_ptr<World> make_world() {
   std::unique_ptr<MpiWorld> world;
   {
     const StartLimit limit(lookup, claim ? claim->ranks : 1);
-    world = std::make_unique<MpiWorld>();
+    world = std::make_unique<MpiWorld>(binding);
   }
   // Every rank sees the same disagreement, so all of them reach the end of the world together.
   std::exception_ptr disagreement;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 
@@ -26,6 +27,19 @@ std::string rank_name(int rank, int num_ranks, const std::string& host) {
 
 std::string rank_name(const World& world) {
   return rank_name(world.rank(), world.size(), own_host());
+}
+
+std::string rank_list(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  std::string text;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += concat(text.empty() ? "" : ",", ranks[i]);
+    if (last > i) text += concat("-", ranks[last]);
+    i = last + 1;
+  }
+  return text;
 }
 
 std::string signed_sentence(const World& world, const std::string& sentence) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
@@ -15,6 +16,8 @@ std::string machine_name();
 /// "rank 1 of 4 on node7", or only the host when there is one rank.
 std::string rank_name(int rank, int num_ranks, const std::string& host);
 std::string rank_name(const World& world);
+/// "0-3,8" for {0, 1, 2, 3, 8}, in any order.
+std::string rank_list(std::vector<int> ranks);
 
 /// The sentence with the name of this rank behind it, where there are several.
 std::string signed_sentence(const World& world, const std::string& sentence);

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "harness/comm/core_plan.h"
 #include "harness/comm/rank_failure.h"
 #include "harness/comm/rank_name.h"
 #include "harness/comm/stops_within.h"
@@ -73,7 +72,7 @@ RankError lost_nodes(const std::vector<RankStatus>& lost) {
   const int64_t count = std::ssize(ranks);
   return RankError(
       kLostRank,
-      concat(plural(count, "rank"), " ", core_list(ranks), " on ", hosts, ", last seen in step ",
+      concat(plural(count, "rank"), " ", rank_list(ranks), " on ", hosts, ", last seen in step ",
              lost.front().step, ", phase ", name(lost.front().phase), ", ",
              count == 1 ? "has" : "have",
              " not answered since the launcher began to end this job: the node "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/pipeline/transport.h"
+#include "harness/comm/binding.h"
 #include "harness/comm/rank_board.h"
 #include "kernels/collectives.h"
 
@@ -27,6 +28,9 @@ class World {
   virtual int size() const = 0;
   virtual int node_rank() const = 0;  // among the ranks of this node
   virtual int node_size() const = 0;
+
+  /// Where this process was bound before MPI started.
+  const CoreBinding& binding() const { return binding_; }
 
   /// Host collectives for the data pipeline, on a communicator of their own. Each call makes one.
   virtual std::unique_ptr<Transport> make_transport() = 0;
@@ -60,11 +64,15 @@ class World {
   /// Ends every rank at once with this exit code, after this rank's message. Never returns.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
+ protected:
+  CoreBinding binding_;
+
  private:
   RankBoard own_board_;
 };
 
-/// Starts MPI (or a world of one when nothing launched us) and splits off the node.
-std::unique_ptr<World> make_world();
+/// Binds the process to its cores, near the GPU that it takes of those given (see bind_process()),
+/// starts MPI (or a world of one when nothing launched us) and splits off the node.
+std::unique_ptr<World> make_world(const std::vector<std::string>& gpu_bus_ids = {});
 
 }  // namespace bertha

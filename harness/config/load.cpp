@@ -400,8 +400,8 @@ LoadedConfig Loader::finish() {
 }  // namespace
 
 LoadedConfig load_config(const std::vector<std::string>& files,
-                         const std::vector<Override>& overrides) {
-  Loader loader(true);
+                         const std::vector<Override>& overrides, KeyWarnings warnings) {
+  Loader loader(warnings == KeyWarnings::kOn);
   for (const std::string& file : files) loader.load_file(file, "");
   for (const Override& given : overrides) loader.apply(given);
   return loader.finish();

@@ -24,6 +24,9 @@ struct Override {
   std::string spelled;     // "--seed 1": its name in messages and origins
 };
 
+/// Whether retired keys are warned of.
+enum class KeyWarnings : uint8_t { kOn, kOff };
+
 /// Loads the defaults, then the files in order, then the overrides; later values win.
 /// A file may name others under `include:` (a path or a list, relative to itself); its own values
 /// override theirs.
@@ -33,7 +36,8 @@ struct Override {
 ///           mistakes, and so is a cycle of includes. Where only values are wrong, the
 ///           contradictions() of all other keys follow.
 LoadedConfig load_config(const std::vector<std::string>& files,
-                         const std::vector<Override>& overrides);
+                         const std::vector<Override>& overrides,
+                         KeyWarnings warnings = KeyWarnings::kOn);
 
 /// What to_yaml() wrote, on another rank or in an earlier start, of which retired keys are no news.
 /// Errors as above, with `name` for the file.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/comm/core_plan.h"
+#include "harness/comm/rank_name.h"
 #include "harness/doctor/checks.h"
 #include "harness/report/device_peak.h"
 #include "harness/report/text_format.h"
@@ -37,7 +37,7 @@ std::string names_of(const Ranks& ranks) {
   }
   std::vector<int> numbers;
   for (const RankFacts* facts : ranks) numbers.push_back(facts->rank);
-  return "ranks " + core_list(numbers);
+  return "ranks " + rank_list(numbers);
 }
 
 /// The value that most ranks have; of equally many, that of the lowest rank.

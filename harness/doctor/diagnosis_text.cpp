@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/files/json_file.h"
-#include "harness/comm/core_plan.h"
+#include "harness/comm/rank_name.h"
 #include "harness/doctor/checks.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -45,7 +45,7 @@ TextTable rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) 
   rows[0].emplace_back("verdict");
   for (const NodeVerdict& node : diagnosis.nodes) {
     std::vector<std::string>& row = rows.emplace_back(std::vector<std::string>{
-        node.host, core_list(node.ranks), std::to_string(gpus_of(node, ranks))});
+        node.host, rank_list(node.ranks), std::to_string(gpus_of(node, ranks))});
     for (const FigureCheck& column : columns) {
       const double value = lowest(node, ranks, column.value);
       row.push_back(value < 0 ? "-" : figure_text(value, column.unit));

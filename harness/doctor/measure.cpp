@@ -166,7 +166,7 @@ double most_open_files() {
 
 RankFacts measure_rank(const MeasureOptions& options, World& world) {
   const RankGpu gpu = choose_gpu(options.backend, world);
-  const int cores = take_core_share(world, gpu.bus_id).threads;
+  const int cores = core_share(world).threads;
   RankFacts facts{.rank = world.rank(),
                   .host = own_host(),
                   .machine = machine_name(),

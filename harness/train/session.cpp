@@ -45,7 +45,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
     : config(run_config),
       world(&run_world),
       gpu(choose_gpu(run_config.train.backend, run_world)),
-      cores(take_core_share(run_world, gpu.bus_id)),
+      cores(core_share(run_world)),
       backend(make_backend(gpu, run_config.cuda,
                            cores.threads_for(run_config.train.threads_per_rank), run_world,
                            choose_grouping(run_config.optimizer.shard_group, run_world))),

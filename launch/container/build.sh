@@ -32,4 +32,4 @@ ldd "$prefix/bin/bertha" | awk '$3 ~ /^\// { print $3 }' | xargs realpath | sort
   while read -r file; do
     dpkg -S "$file" 2> /dev/null || dpkg -S "${file#/usr}"
   done | sed 's/:.*//' | sort -u > "$prefix/packages"
-printf '%s\n' libopenblas0 numactl openmpi-bin openssh-client python3 >> "$prefix/packages"
+printf '%s\n' libopenblas0 openmpi-bin openssh-client python3 >> "$prefix/packages"

@@ -25,7 +25,7 @@ class InstallDeps(LaunchCase):
         self.stand_in("sudo", "exit 100")
         self.stand_in("sleep")
         for tool in ("cmake", "ninja", "g++", "pkg-config", "git", "ccache", "python3", "mpirun", "ssh",
-                     "shellcheck", "numactl"):
+                     "shellcheck"):
             self.stand_in(tool)
         return self.start("install_deps.sh", *arguments, BERTHA_OS_RELEASE=str(file))
 
@@ -67,14 +67,14 @@ class InstallDeps(LaunchCase):
         return self.start("install_deps.sh", *arguments, **alone)
 
     def test_what_neither_builds_nor_trains_is_a_line(self):
-        lacking = ("ccache", "ssh", "numactl", "shellcheck", "git", "libgtest-dev", "python3-venv", "wordnet-base")
+        lacking = ("ccache", "ssh", "shellcheck", "git", "libgtest-dev", "python3-venv", "wordnet-base")
         code, output = self.without(lacking)
         self.assertEqual(code, 0, output)
         self.assertEqual(output.splitlines(), [
             "install_deps: left out, for the quickstart's own text (--wordnet): wordnet-base",
             "install_deps: left out, for the tests (--tests): git python3-venv shellcheck libgtest-dev",
-            "install_deps: left out, for faster recompilation (ccache), ranks on other machines (ssh) and on the NUMA "
-            "node of their GPU (numactl): ccache openssh-client numactl"])
+            "install_deps: left out, for faster recompilation (ccache) and ranks on other machines (ssh): "
+            "ccache openssh-client"])
 
     def test_what_the_caller_asks_for_is_needed(self):
         for name, package, *option in (("libgtest-dev", "libgtest-dev", "--tests"), ("mpirun", "openmpi-bin"),

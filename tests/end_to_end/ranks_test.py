@@ -82,5 +82,20 @@ class LocalMeans(EndToEnd):
         self.assertGreater(abs(ours[1]["gradient_norm"] - theirs[1]["gradient_norm"]), 1e-5)
 
 
+class Binding(EndToEnd):
+    def test_ranks_divide_the_cores_of_a_described_machine(self):
+        folder = self.new_folder("described")
+        self.train(folder, ranks=4, train__max_steps=1,
+                   extra={"HWLOC_SYNTHETIC": "pack:2 [numa] core:8 pu:1"})
+        ranks = possible_ranks(4)
+        log = "".join(file.read_text() for file in (folder / "logs").glob("*.log"))
+        self.assertEqual(log.count(" cores ("), ranks + 1, log)  # a line of each, and rank 0's for the terminal
+        for rank in range(ranks) if ranks > 1 else ():
+            first, last = 16 * rank // ranks, 16 * (rank + 1) // ranks - 1
+            memory = f", prefers memory of NUMA node {first // 8}" if first // 8 == last // 8 else ""
+            self.assertIn(f"bound to {last - first + 1} cores ({first}-{last}) of the 16 shared by {ranks} "
+                          f"ranks{memory}\n", log)
+
+
 if __name__ == "__main__":
     main()

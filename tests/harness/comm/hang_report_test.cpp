@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "harness/comm/rank_name.h"
+
 namespace bertha {
 namespace {
 
@@ -90,6 +92,12 @@ TEST(HangReport, NobodyIsBlamedWhenNobodyIsBehind) {
 TEST(HangReport, ARankAloneIsNamedByItsHost) {
   EXPECT_THAT(hang_report({rank(0, 40, RunPhase::kSave)}, 1, kStill_s).sentence,
               AllOf(StartsWith("node1 (process 100) has stood still"), HasSubstr("phase saving")));
+}
+
+TEST(RankList, JoinsNeighbors) {
+  EXPECT_EQ(rank_list({}), "");
+  EXPECT_EQ(rank_list({3}), "3");
+  EXPECT_EQ(rank_list({0, 2, 1, 3, 8, 10, 11}), "0-3,8,10-11");
 }
 
 TEST(HangReport, ManyRanksAreCountedInsteadOfNamed) {

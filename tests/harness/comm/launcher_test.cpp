@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "kernels/base/testing/error_of.h"
@@ -105,6 +107,78 @@ TEST(Launcher, OnlyWhatConnectsRanksIsALauncherOfMpi) {
   EXPECT_FALSE(has_mpi_launcher([](const char* variable) {
     return std::string_view(variable) == "SLURM_NTASKS" ? "1" : nullptr;
   }));
+}
+
+std::optional<LocalRank> local_rank_in(const Table& table) {
+  return find_local_rank([&](const char* variable) -> const char* {
+    const auto found = table.find(variable);
+    return found == table.end() ? nullptr : found->second.c_str();
+  });
+}
+
+void expect_local_rank(const Table& table, int rank, int size) {
+  const std::optional<LocalRank> found = local_rank_in(table);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rank, rank);
+  EXPECT_EQ(found->size, size);
+}
+
+TEST(LocalRank, IsAloneWithoutALauncherOfMpi) {
+  expect_local_rank({}, 0, 1);
+  // A batch script itself.
+  expect_local_rank({{"SLURM_LOCALID", "0"}, {"SLURM_NTASKS_PER_NODE", "8"}}, 0, 1);
+}
+
+TEST(LocalRank, IsWhatTheClosestLauncherSays) {
+  Table table{{"PMIX_RANK", "5"}};
+  EXPECT_FALSE(local_rank_in(table));
+  table["SLURM_LOCALID"] = "3";
+  EXPECT_FALSE(local_rank_in(table));
+  table["SLURM_NTASKS_PER_NODE"] = "8";
+  expect_local_rank(table, 3, 8);
+  table["SLURM_STEP_TASKS_PER_NODE"] = "4(x2)";
+  expect_local_rank(table, 3, 4);
+  for (const auto& [rank, size] : {std::pair("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+                                   {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}}) {
+    table[rank] = "1";
+    table[size] = "2";
+    expect_local_rank(table, 1, 2);
+  }
+  EXPECT_FALSE(
+      local_rank_in({{"PMI_RANK", "2"}, {"PMI_LOCAL_RANK", "2"}, {"PMI_LOCAL_SIZE", "2"}}));
+}
+
+TEST(LocalRank, SlurmCountsTasksByNode) {
+  const auto size_on = [](const char* node, const char* counts) {
+    return local_rank_in({{"PMI_RANK", "0"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_NODEID", node},
+                          {"SLURM_STEP_TASKS_PER_NODE", counts}})
+        .value_or(LocalRank{})
+        .size;
+  };
+  EXPECT_EQ(size_on("1", "8"), 8);
+  EXPECT_EQ(size_on("1", "8(x2),4"), 8);
+  EXPECT_EQ(size_on("2", "8(x2),4"), 4);
+  EXPECT_EQ(size_on("1", "3,5(x2),4"), 5);
+  EXPECT_EQ(size_on("3", "3,5(x2),4"), 4);
+}
+
+TEST(LocalRank, ValuesThatAreNoNumberAreRefused) {
+  for (const char* rank :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"}) {
+    for (const char* text : {"a[$(touch ran)]", "-1", "1x"}) {
+      const Table table{
+          {"PMI_RANK", "0"},       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"},
+          {"PMI_LOCAL_SIZE", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2"},  {rank, text}};
+      EXPECT_THAT(error_of([&] { local_rank_in(table); }, ExitCode::kEnvironment),
+                  ::testing::StartsWith(std::string(rank) + "='" + text + "', want"));
+    }
+  }
+  const Table size{{"PMI_RANK", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "(x2"}};
+  EXPECT_THAT(error_of([&] { local_rank_in(size); }, ExitCode::kEnvironment),
+              ::testing::StartsWith("SLURM_STEP_TASKS_PER_NODE='(x2', want"));
 }
 
 TEST(Launcher, ValuesThatAreNoCountAreRefused) {
