@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "kernels/base/device.h"
@@ -11,6 +12,17 @@ namespace bertha {
 struct ScatterSum {
   View full;   // [P]
   View shard;  // [P/S]
+};
+
+/// Reduce-scatters of views times a factor of each rank, where the views are sent before the factor
+/// is known. Destroy it before the collectives that made it.
+class ScaledSums {
+ public:
+  virtual ~ScaledSums() = default;
+  /// `full` stays as it is until its sum, which is the next one. Optional.
+  virtual void send_ahead(const View& full) = 0;
+  /// reduce_scatter_sum of each full view times this rank's factor, f32 [1].
+  virtual void reduce_scatter(std::span<const ScatterSum> sums, const View& factor) = 0;
 };
 
 /// The interface between ranks: sums, maxima and gathers of views, one after the other on streams
@@ -51,16 +63,10 @@ class Collectives {
   /// at its own place there. Where ranks form groups, full is scratch afterwards.
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;
 
-  // Sums with a factor of each rank that is known later than the views, which are sent before it.
-  // The rest is for collectives that have returned true to the first call.
-  /// Allocates for the views that are sent before their sums, of so many bytes in all. False: these
-  /// collectives have no such sums. All ranks call it, for as many bytes.
-  virtual bool prepare_scaled_sums(Device&, int64_t /*bytes*/) { return false; }
-  /// `full` stays as it is until its sum, which is the next one.
-  virtual void send_ahead(const View& /*full*/) {}
-  /// reduce_scatter_sum of each full view times this rank's factor, f32 [1].
-  virtual void reduce_scatter_scaled(std::span<const ScatterSum> /*sums*/, const View& /*factor*/) {
-    BERTHA_CHECK(false, "these collectives have no scaled sums");
+  /// Scaled sums with memory of `device` for views of the given number of bytes in all; null if
+  /// these collectives have none. All ranks call it, for as many bytes.
+  virtual std::unique_ptr<ScaledSums> make_scaled_sums(Device&, int64_t /*bytes*/) {
+    return nullptr;
   }
 
   /// full [P] = all shards [P/S] in their order; overlap as above.

@@ -94,46 +94,10 @@ class CopyCollectives final : public Collectives {
     sum_in_rounds(full, shard, nullptr);
   }
 
-  bool prepare_scaled_sums(Device& device, int64_t bytes) override {
-    ahead_ = &share(device, bytes);
-    ahead_slot_bytes_ = bytes / size();
-    factors_ = &share(device, size() * size_bytes(DType::kF32));
-    return true;
-  }
-
-  // What does not fit or lies askew is sent when it is summed; every rank decides alike.
-  void send_ahead(const View& full) override {
-    const int64_t count = full.elements() / size();
-    const int64_t bytes = count * size_bytes(full.dtype);
-    if (bytes % kAlignmentBytes != 0 || sent_bytes_ + bytes > ahead_slot_bytes_) return;
-    const CallOnBoard on_board(&world_.board(), CollectiveCall::kReduceScatter);
-    to_every_peer([&](int peer) {
-      send(full.rows(peer * count, count),
-           ahead_->of_rank(peer) + rank() * ahead_slot_bytes_ + sent_bytes_);
-    });
-    place_ahead_[full.data] = sent_bytes_;
-    sent_bytes_ += bytes;
-  }
-
-  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
-    const CallOnBoard on_board(&world_.board(), CollectiveCall::kReduceScatter);
-    const int64_t own_place = rank() * factor.bytes();
-    send(factor, factors_->data() + own_place);
-    to_every_peer([&](int peer) { send(factor, factors_->of_rank(peer) + own_place); });
-    const auto* factors = reinterpret_cast<const float*>(factors_->data());
-    for (const auto& [full, shard] : sums) {
-      check_shard(*this, full, shard);
-      BERTHA_CHECK(adds_up(full, shard), "full ", full.shape_text(), " cannot be summed by copies");
-      const auto place = place_ahead_.find(full.data);
-      if (place == place_ahead_.end()) {
-        sum_in_rounds(full, shard, factors);
-      } else {
-        sum_received(full.rows(rank() * shard.elements(), shard.elements()),
-                     ahead_->data() + place->second, ahead_slot_bytes_, shard, factors);
-      }
-    }
-    place_ahead_.clear();
-    sent_bytes_ = 0;
+  std::unique_ptr<ScaledSums> make_scaled_sums(Device& device, int64_t bytes) override {
+    PeerMemory& ahead = share(device, bytes);
+    PeerMemory& factors = share(device, size() * size_bytes(DType::kF32));
+    return std::make_unique<SumsOfCopies>(*this, ahead, bytes / size(), factors);
   }
 
   void all_gather(const View& shard, const View& full) override {
@@ -151,6 +115,59 @@ class CopyCollectives final : public Collectives {
   void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
 
  private:
+  /// Sends ahead into memory that the collectives share.
+  class SumsOfCopies final : public ScaledSums {
+   public:
+    SumsOfCopies(CopyCollectives& copies, PeerMemory& ahead, int64_t slot_bytes,
+                 PeerMemory& factors)
+        : copies_(copies), ahead_(ahead), slot_bytes_(slot_bytes), factors_(factors) {}
+
+    // Views that do not fit or are misaligned are sent when they are summed; all ranks choose alike.
+    void send_ahead(const View& full) override {
+      const int64_t count = full.elements() / copies_.size();
+      const int64_t bytes = count * size_bytes(full.dtype);
+      if (bytes % kAlignmentBytes != 0 || sent_bytes_ + bytes > slot_bytes_) return;
+      const CallOnBoard on_board(&copies_.world_.board(), CollectiveCall::kReduceScatter);
+      copies_.to_every_peer([&](int peer) {
+        copies_.send(full.rows(peer * count, count),
+                     ahead_.of_rank(peer) + copies_.rank() * slot_bytes_ + sent_bytes_);
+      });
+      places_[full.data] = sent_bytes_;
+      sent_bytes_ += bytes;
+    }
+
+    void reduce_scatter(std::span<const ScatterSum> sums, const View& factor) override {
+      const CallOnBoard on_board(&copies_.world_.board(), CollectiveCall::kReduceScatter);
+      const int64_t own_place = copies_.rank() * factor.bytes();
+      copies_.send(factor, factors_.data() + own_place);
+      copies_.to_every_peer(
+          [&](int peer) { copies_.send(factor, factors_.of_rank(peer) + own_place); });
+      const auto* factors = reinterpret_cast<const float*>(factors_.data());
+      for (const auto& [full, shard] : sums) {
+        check_shard(copies_, full, shard);
+        BERTHA_CHECK(copies_.adds_up(full, shard), "full ", full.shape_text(),
+                     " cannot be summed by copies");
+        const auto place = places_.find(full.data);
+        if (place == places_.end()) {
+          copies_.sum_in_rounds(full, shard, factors);
+        } else {
+          copies_.sum_received(full.rows(copies_.rank() * shard.elements(), shard.elements()),
+                               ahead_.data() + place->second, slot_bytes_, shard, factors);
+        }
+      }
+      places_.clear();
+      sent_bytes_ = 0;
+    }
+
+   private:
+    CopyCollectives& copies_;
+    PeerMemory& ahead_;  // [W, slot_bytes_]: of each rank, before it is summed
+    int64_t slot_bytes_;
+    PeerMemory& factors_;                    // f32 [W]
+    int64_t sent_bytes_ = 0;                 // of each slot
+    std::map<const void*, int64_t> places_;  // of full views, in a slot
+  };
+
   void keep_memory() {
     static_cast<void>(flag_memory_.release());
     static_cast<void>(staging_.release());
@@ -243,11 +260,6 @@ class CopyCollectives final : public Collectives {
   PeerFlags flags_;
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<PeerMemory>> shared_;
-  PeerMemory* ahead_ = nullptr;    // [W, ahead_slot_bytes_]: of each rank, before it is summed
-  PeerMemory* factors_ = nullptr;  // f32 [W]
-  int64_t ahead_slot_bytes_ = 0;
-  int64_t sent_bytes_ = 0;                      // of each slot
-  std::map<const void*, int64_t> place_ahead_;  // of full views, in a slot
   uint32_t round_ = 0;
 };
 

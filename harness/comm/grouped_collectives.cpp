@@ -66,23 +66,9 @@ class GroupedCollectives final : public Collectives {
     ends_in_node_ = false;
   }
 
-  bool prepare_scaled_sums(Device& device, int64_t bytes) override {
-    return node_->prepare_scaled_sums(device, bytes);
-  }
-  void send_ahead(const View& full) override {
-    node_->send_ahead(full);
-    ends_in_node_ = true;
-  }
-  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
-    std::vector<ScatterSum> of_node;
-    for (const ScatterSum& sum : sums) {
-      check_shard(*this, sum.full, sum.shard);
-      of_node.push_back({sum.full, part_of_node(sum.full, sum.shard)});
-    }
-    node_->reduce_scatter_scaled(of_node, factor);
-    follow(*node_, *peers_);
-    for (size_t i = 0; i < sums.size(); ++i) sum_between_nodes(of_node[i].shard, sums[i].shard);
-    ends_in_node_ = false;
+  std::unique_ptr<ScaledSums> make_scaled_sums(Device& device, int64_t bytes) override {
+    auto node = node_->make_scaled_sums(device, bytes);
+    return node ? std::make_unique<GroupedSums>(*this, std::move(node)) : nullptr;
   }
 
   void all_gather(const View& shard, const View& full) override {
@@ -104,6 +90,35 @@ class GroupedCollectives final : public Collectives {
   }
 
  private:
+  /// Scaled inside the node.
+  class GroupedSums final : public ScaledSums {
+   public:
+    GroupedSums(GroupedCollectives& levels, std::unique_ptr<ScaledSums> node)
+        : levels_(levels), node_(std::move(node)) {}
+
+    void send_ahead(const View& full) override {
+      node_->send_ahead(full);
+      levels_.ends_in_node_ = true;
+    }
+    void reduce_scatter(std::span<const ScatterSum> sums, const View& factor) override {
+      std::vector<ScatterSum> of_node;
+      for (const ScatterSum& sum : sums) {
+        check_shard(levels_, sum.full, sum.shard);
+        of_node.push_back({sum.full, levels_.part_of_node(sum.full, sum.shard)});
+      }
+      node_->reduce_scatter(of_node, factor);
+      levels_.follow(*levels_.node_, *levels_.peers_);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        levels_.sum_between_nodes(of_node[i].shard, sums[i].shard);
+      }
+      levels_.ends_in_node_ = false;
+    }
+
+   private:
+    GroupedCollectives& levels_;
+    std::unique_ptr<ScaledSums> node_;
+  };
+
   /// Later calls of `later` begin after those of `earlier` so far.
   void follow(Collectives& earlier, Collectives& later) {
     earlier.record(*event_);

@@ -50,7 +50,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
   clip_factor_ = take(DType::kF32, {1});
   state_ = take(DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
   if (clips_before()) {
-    sums_are_scaled_ = parts.collectives->prepare_scaled_sums(device, gradients_.bytes());
+    scaled_sums_ = parts.collectives->make_scaled_sums(device, gradients_.bytes());
   }
   computed_ = device.make_event();
   communicated_ = device.make_event();
@@ -90,9 +90,9 @@ void Optimizer::add_squares(int64_t from_element) {
   while (unsquared_buckets_ > 0 && plan_.buckets[unsquared_buckets_ - 1].begin >= from_element) {
     const bool is_first = unsquared_buckets_ == plan_.buckets.size();
     const View bucket = bucket_of(gradients_, plan_.buckets[--unsquared_buckets_]);
-    if (sums_are_scaled_) {
+    if (scaled_sums_) {
       order(*parts_.stream, *parts_.collectives, *computed_);
-      parts_.collectives->send_ahead(bucket);
+      scaled_sums_->send_ahead(bucket);
     }
     parts_.ops->run(SumOfSquares{.values = bucket,
                                  .result = sum_of_squares_,
@@ -118,7 +118,7 @@ void Optimizer::reduce_scaled_buckets() {
     sums.push_back({bucket_of(gradients_, bucket), slice_of(gradient_shard_, bucket)});
   }
   order(*parts_.stream, *parts_.collectives, *computed_);
-  parts_.collectives->reduce_scatter_scaled(sums, clip_factor_);
+  scaled_sums_->reduce_scatter(sums, clip_factor_);
 }
 
 /// What this rank has found of its shard becomes the sum over all shards, in the same bits on every
@@ -280,7 +280,7 @@ void Optimizer::reduce_gradients() {
     add_squares(0);
     find_clip_factor();
   }
-  sums_are_scaled_ ? reduce_scaled_buckets() : reduce_buckets(0);
+  scaled_sums_ ? reduce_scaled_buckets() : reduce_buckets(0);
   unreduced_buckets_ = unsquared_buckets_ = plan_.buckets.size();
   order(*parts_.collectives, *parts_.stream, *communicated_);
   parts_.ops->run(SumOfSquares{.values = gradient_shard_, .result = sum_of_squares_});

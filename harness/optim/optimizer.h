@@ -130,10 +130,10 @@ class Optimizer {
   std::unique_ptr<Event> computed_;
   std::unique_ptr<Event> communicated_;
   std::vector<std::unique_ptr<Event>> gathered_;  // the weights of each bucket
-  bool sums_are_scaled_ = false;                  // by the clip, in the sum itself
-  size_t unreduced_buckets_;                      // the first ones: not summed in this step yet
-  size_t unsquared_buckets_;                      // the first ones: not in the local norm yet
-  mutable size_t awaited_buckets_;                // the first ones: no wait for their weights left
+  std::unique_ptr<ScaledSums> scaled_sums_;  // by the clip; null: it is applied before the sums
+  size_t unreduced_buckets_;                 // the first ones: not summed in this step yet
+  size_t unsquared_buckets_;                 // the first ones: not in the local norm yet
+  mutable size_t awaited_buckets_;           // the first ones: no wait for their weights left
 };
 
 }  // namespace bertha

@@ -311,11 +311,11 @@ TEST_P(GpuCollectivesTest, ScaledSumsTakeEachRanksFactor) {
   constexpr int64_t kCount = 6'400;
   constexpr int kViews = 40;
   const int64_t total = kCount * shards();
-  const bool are_offered = collectives().prepare_scaled_sums(device(), int64_t{2} << 20);
+  const auto scaled = collectives().make_scaled_sums(device(), int64_t{2} << 20);
   const bool has_copies =
       GetParam() == Kind::kCopies || (GetParam() != Kind::kNccl && testing::world().size() >= 4);
-  EXPECT_EQ(are_offered, has_copies);
-  if (!are_offered) return;
+  EXPECT_EQ(scaled != nullptr, has_copies);
+  if (!scaled) return;
   const auto value_at = [](int view, int64_t i) {
     return static_cast<double>((i + view) % 3 - 1 + view % 2);
   };
@@ -336,8 +336,8 @@ TEST_P(GpuCollectivesTest, ScaledSumsTakeEachRanksFactor) {
       }
       const OnGpu factor(DType::kF32, {factor_of(rank(), step)});
       precede_calls();
-      for (const OnGpu& view : full) collectives().send_ahead(view.view);
-      collectives().reduce_scatter_scaled(sums, factor.view);
+      for (const OnGpu& view : full) scaled->send_ahead(view.view);
+      scaled->reduce_scatter(sums, factor.view);
       for (int view = 0; view < kViews; ++view) {
         std::vector<double> want;
         for (int64_t i = 0; i < kCount; ++i) {

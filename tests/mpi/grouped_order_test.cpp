@@ -50,13 +50,23 @@ class LoggedLevel final : public Collectives {
   void all_gather(const View&, const View& full) override { add("gather", full); }
   void all_reduce_sum(const View& values) override { add("sum", values); }
   void all_reduce_max(const View& values) override { add("max", values); }
-  bool prepare_scaled_sums(Device&, int64_t) override { return name_ == "node"; }
-  void send_ahead(const View& full) override { add("ahead", full); }
-  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View&) override {
-    for (const ScatterSum& sum : sums) add("scaled", sum.full);
+  std::unique_ptr<ScaledSums> make_scaled_sums(Device&, int64_t) override {
+    return name_ == "node" ? std::make_unique<LoggedSums>(*this) : nullptr;
   }
 
  private:
+  class LoggedSums final : public ScaledSums {
+   public:
+    explicit LoggedSums(LoggedLevel& level) : level_(level) {}
+    void send_ahead(const View& full) override { level_.add("ahead", full); }
+    void reduce_scatter(std::span<const ScatterSum> sums, const View&) override {
+      for (const ScatterSum& sum : sums) level_.add("scaled", sum.full);
+    }
+
+   private:
+    LoggedLevel& level_;
+  };
+
   void add(const char* call, const View& view) {
     log_.push_back(concat(name_, " ", call, " ", view.elements()));
   }
@@ -148,10 +158,11 @@ TEST(GroupedOrder, WhatIsSentAheadIsScaledInsideTheNode) {
   const View all(values.data(), DType::kF32, {16});
   const ScatterSum sums[] = {{all.rows(8, 8), all.rows(14, 2)}, {all.rows(0, 8), all.rows(6, 2)}};
   EventDevice device;
-  EXPECT_TRUE(grouped->prepare_scaled_sums(device, 64));
-  for (const ScatterSum& sum : sums) grouped->send_ahead(sum.full);
+  const std::unique_ptr<ScaledSums> scaled = grouped->make_scaled_sums(device, 64);
+  ASSERT_NE(scaled, nullptr);
+  for (const ScatterSum& sum : sums) scaled->send_ahead(sum.full);
   float factor = 1;
-  grouped->reduce_scatter_scaled(sums, View(&factor, DType::kF32, {1}));
+  scaled->reduce_scatter(sums, View(&factor, DType::kF32, {1}));
   LoggedEvent end;
   grouped->record(end);
   EXPECT_EQ(end.recorded, "peers");

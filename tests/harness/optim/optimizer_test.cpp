@@ -131,33 +131,42 @@ class ScalingCollectives final : public Collectives {
   void all_reduce_sum(const View& values) override { inner_.all_reduce_sum(values); }
   void all_reduce_max(const View& values) override { inner_.all_reduce_max(values); }
 
-  bool prepare_scaled_sums(Device&, int64_t bytes) override {
+  std::unique_ptr<ScaledSums> make_scaled_sums(Device&, int64_t bytes) override {
     prepared_bytes = bytes;
-    return true;
-  }
-  void send_ahead(const View& full) override {
-    EXPECT_TRUE(sent_.emplace(full.data, values_of(full)).second) << "sent twice";
-  }
-  void reduce_scatter_scaled(std::span<const ScatterSum> sums, const View& factor) override {
-    for (const ScatterSum& sum : sums) {
-      std::vector<float> values = values_of(sum.full);
-      EXPECT_EQ(sent_.at(sum.full.data), values) << "changed since it was sent";
-      for (float& value : values) value *= *factor.as<float>();
-      inner_.reduce_scatter_sum(View(values.data(), DType::kF32, {sum.full.elements()}), sum.shard);
-    }
-    EXPECT_EQ(sent_.size(), sums.size());
-    sent_.clear();
+    return std::make_unique<Sums>(inner_);
   }
 
   int64_t prepared_bytes = 0;
 
  private:
-  static std::vector<float> values_of(const View& view) {
-    return {view.as<float>(), view.as<float>() + view.elements()};
-  }
+  class Sums final : public ScaledSums {
+   public:
+    explicit Sums(Collectives& inner) : inner_(inner) {}
+    void send_ahead(const View& full) override {
+      EXPECT_TRUE(sent_.emplace(full.data, values_of(full)).second) << "sent twice";
+    }
+    void reduce_scatter(std::span<const ScatterSum> sums, const View& factor) override {
+      for (const ScatterSum& sum : sums) {
+        std::vector<float> values = values_of(sum.full);
+        EXPECT_EQ(sent_.at(sum.full.data), values) << "changed since it was sent";
+        for (float& value : values) value *= *factor.as<float>();
+        inner_.reduce_scatter_sum(View(values.data(), DType::kF32, {sum.full.elements()}),
+                                  sum.shard);
+      }
+      EXPECT_EQ(sent_.size(), sums.size());
+      sent_.clear();
+    }
+
+   private:
+    static std::vector<float> values_of(const View& view) {
+      return {view.as<float>(), view.as<float>() + view.elements()};
+    }
+
+    Collectives& inner_;
+    std::map<const void*, std::vector<float>> sent_;
+  };
 
   Collectives& inner_;
-  std::map<const void*, std::vector<float>> sent_;
 };
 
 TEST(Optimizer, AClipInsideTheSumGivesTheBitsOfOneBeforeIt) {
