@@ -264,10 +264,9 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       kernels, "--op", options.operations, "NAME[,..]",
       "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
       .separated_by_commas();
-  add_choice<std::optional<Precision>>(
-      kernels, "--dtype", options.dtype,
-      {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}},
-      "Short for train.precision");
+  add_choice<Precision>(kernels, "--dtype", options.dtype,
+                        {Precision::kBf16, Precision::kFp16, Precision::kFp32},
+                        "Short for train.precision");
   add_count(kernels, "--tokens", options.tokens, "Live tokens of the batch (default {})", 1,
             int64_t{1} << 24);
   add_text(kernels, "--lengths", options.lengths, "FILE",

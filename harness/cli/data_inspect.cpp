@@ -180,9 +180,11 @@ void print_text_counts(const std::string& path, const std::map<std::string, int6
 }
 
 void add_layout_option(CLI::App& command, ShardLayout& layout) {
-  add_choice<ShardLayout>(
-      command, "--layout", layout,
-      {{"variable", ShardLayout::kVariableLength}, {"fixed", ShardLayout::kFixedLength}},
+  add_choice(
+      command, "--layout", {"variable", "fixed"},
+      [&layout](size_t place) {
+        layout = place == 0 ? ShardLayout::kVariableLength : ShardLayout::kFixedLength;
+      },
       "How sequences are stored: at their own length (default), or all padded to the longest");
 }
 

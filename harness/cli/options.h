@@ -77,30 +77,27 @@ Option add_number(CLI::App& command, const std::string& names, double& value,
 /// "--json FILE", see write_json_report().
 void add_json(CLI::App& command, std::string& path);
 
-template <class Value>
-using Choices = std::vector<std::pair<std::string, Value>>;  // word, what it stands for
-
 /// One of some words, which help lists: "--layout variable|fixed". `take` gets its place in them.
 ///
 /// Errors    of parsing: "--layout: found "fxed", want variable|fixed".
 void add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& words,
                 const std::function<void(size_t)>& take, const std::string& doc);
-template <class Value>
+/// The same with some values of an enumeration of the configuration, under their words there.
+template <Choice Enum, class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value,
-                const Choices<Value>& choices, const std::string& doc) {
+                const std::vector<Enum>& choices, const std::string& doc) {
+  const auto take = [&value, choices](size_t place) { value = choices[place]; };
   std::vector<std::string> words;
-  for (const auto& [word, meaning] : choices) words.push_back(word);
-  add_choice(
-      command, name, words, [choices, &value](size_t place) { value = choices[place].second; },
-      doc);
+  for (const Enum choice : choices) words.emplace_back(word_of(choice));
+  add_choice(command, name, words, take, doc);
 }
 
-/// The same with all words of an enumeration of the configuration.
+/// The same with all its values.
 template <Choice Enum, class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value, const std::string& doc) {
-  add_choice(
-      command, name, {kChoiceWords<Enum>.begin(), kChoiceWords<Enum>.end()},
-      [&value](size_t place) { value = static_cast<Enum>(place); }, doc);
+  std::vector<Enum> all;
+  while (all.size() < kChoiceWords<Enum>.size()) all.push_back(static_cast<Enum>(all.size()));
+  add_choice(command, name, value, all, doc);
 }
 
 }  // namespace bertha

@@ -7,12 +7,19 @@
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
 #include "harness/train/pinned_pool.h"
+#include "harness/train/precision.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 #include "kernels/ops/elementwise.h"
 
 namespace bertha {
 namespace {
+
+DType io_of(const TextModelOptions& options) {
+  TrainConfig train;
+  train.precision = options.precision;
+  return planned_io(train, false);
+}
 
 // A device that has the precision.
 std::unique_ptr<Backend> backend_for(const TextModelOptions& options, const std::string& command,
@@ -24,8 +31,8 @@ std::unique_ptr<Backend> backend_for(const TextModelOptions& options, const std:
   const RankGpu gpu = choose_gpu(options.backend, world);
   const CoreShare cores = core_share(world);
   std::unique_ptr<Backend> backend = make_backend(gpu, {}, cores.threads, world);
-  if (!backend->device().has_io(options.io)) {
-    fail(ExitCode::kUsage, backend->device().description(), " has no ", name(options.io),
+  if (const DType io = io_of(options); !backend->device().has_io(io)) {
+    fail(ExitCode::kUsage, backend->device().description(), " has no ", name(io),
          "; give --precision fp32, or --backend cuda on a machine with a GPU.");
   }
   return backend;
@@ -55,8 +62,8 @@ TextModel::TextModel(const TextModelOptions& options, const std::string& command
           {.device = &backend_->device(),
            .stream = &backend_->stream(),
            .ops = &backend_->ops(),
-           .io = options.io}) {
-  bind_weights(options.io);
+           .io = io_of(options)}) {
+  bind_weights(io_of(options));
 }
 
 void TextModel::bind_weights(DType io) {
@@ -163,9 +170,9 @@ void add_text_model_options(CLI::App& command, TextModelOptions& options) {
            "Vocabulary (default: vocab.txt beside the weights)");
   add_choice<ComputeBackend>(command, "--backend", options.backend,
                              "Where it runs (default cpu); auto = cuda where a GPU answers");
-  add_choice<DType>(command, "--precision", options.io,
-                    {{"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}},
-                    "Of weights and activations (default fp32; the CPU has no other)");
+  add_choice<Precision>(command, "--precision", options.precision,
+                        {Precision::kFp32, Precision::kBf16, Precision::kFp16},
+                        "Of weights and activations (default fp32; the CPU has no other)");
 }
 
 }  // namespace bertha

@@ -20,7 +20,7 @@ namespace bertha {
 struct TextModelOptions {
   FolderRequest request;
   ComputeBackend backend = ComputeBackend::kCpu;
-  DType io = DType::kF32;
+  Precision precision = Precision::kFp32;
 };
 /// --checkpoint, --model-config, --vocab, --backend and --precision.
 void add_text_model_options(CLI::App& command, TextModelOptions& options);
