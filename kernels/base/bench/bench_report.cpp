@@ -13,18 +13,6 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kOperationColumns = 21;
-constexpr size_t kFigureColumns = 11;
-
-std::string left(std::string text, size_t columns) {
-  text.resize(std::max(columns, text.size()), ' ');
-  return text;
-}
-
-std::string right(const std::string& text, size_t columns = kFigureColumns) {
-  return std::string(columns - std::min(columns, text.size()), ' ') + text;
-}
-
 double median_us(const OpResult& row) { return percentile(row.times_us, 0.5); }
 
 double per_second(double amount, double us) { return us > 0 ? amount / us * 1e6 : 0; }
@@ -66,18 +54,26 @@ std::string json_value(const std::vector<T>& values) {
   return concat("[", joined(values, ", ", [](const T& value) { return json_value(value); }), "]");
 }
 
-/// {"name": value, ...} of names and values in turn.
-template <class... Rest>
-std::string json_object(const char* name, const auto& value, const Rest&... rest) {
-  std::string text = concat("{\"", name, "\": ", json_value(value));
-  if constexpr (sizeof...(rest) == 0)
-    return text + "}";
-  else
-    return text + ", " + json_object(rest...).substr(1);
+/// A value of the report: its name and value in the JSON, and its column in the table, if any.
+struct Field {
+  const char* name;
+  std::string value;
+  std::string title = {};  // of the column; "" = none
+  std::string unit = {};   // below the title
+  std::string text = {};
+  size_t columns = 11;   // at least
+  bool is_name = false;  // on the left of its column
+};
+
+std::string json_fields(const std::vector<Field>& fields) {
+  return joined(fields, ", ",
+                [](const Field& field) { return concat("\"", field.name, "\": ", field.value); });
 }
 
 std::string json_value(const BenchMix& mix) {
-  return json_object("name", mix.name, "lengths", mix.lengths);
+  return concat("{",
+                json_fields({{"name", json_value(mix.name)}, {"lengths", json_value(mix.lengths)}}),
+                "}");
 }
 
 }  // namespace
@@ -87,31 +83,68 @@ double share_of_roof(const BenchReport& report, const OpResult& row) {
   return limit > 0 ? rate(row) / limit : 0;
 }
 
+namespace {
+
+/// In the order of the table.
+std::vector<Field> fields_of(const BenchReport& report, const OpResult& row) {
+  const double median = median_us(row), p99 = percentile(row.times_us, 0.99);
+  const double share = share_of_roof(report, row);
+  return {
+      {"operation", json_value(row.operation), "operation", "", row.operation, 21, true},
+      {"shape", json_value(row.shape), "shape", "", shape_text(row), 5, true},
+      {"kernels", json_value(row.kernels)},
+      {"verified", json_value(row.error <= 1)},
+      {"error_over_allowed", json_value(row.error), "verify", "(bounds)", fixed_text(row.error, 3)},
+      {"error_in", json_value(row.worst)},
+      {"compared", json_value(row.checked)},
+      {"launches", json_value(std::ssize(row.times_us))},
+      {"median_us", json_value(median), "median", "(us)", fixed_text(median, 1)},
+      {"p99_us", json_value(p99), "p99", "(us)", fixed_text(p99, 1)},
+      {"flops", json_value(row.flops)},
+      {"bytes", json_value(row.bytes), "moved", "(MB)", fixed_text(row.bytes / 1e6, 2)},
+      {"per_second", json_value(rate(row)), "rate", "", rate_text(row), 17},
+      {"roof_per_second", json_value(roof(report, row))},
+      {"share_of_roof", json_value(share), "of roof", "(%)",
+       share > 0 ? fixed_text(100 * share, 1) : "-"},
+  };
+}
+
+using Row = std::vector<Field>;
+
+/// One line of the table: what `part` selects of each field. Columns are as wide as their longest
+/// text in `rows`.
+std::string table_line(const Row& fields, std::string Field::*part, const std::vector<Row>& rows) {
+  std::ostringstream line;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i].title.empty()) continue;
+    size_t columns = fields[i].columns;
+    for (const Row& row : rows) columns = std::max(columns, row[i].text.size());
+    line << (fields[i].is_name ? std::left : std::right) << std::setw(static_cast<int>(columns))
+         << fields[i].*part;
+  }
+  return line.str();
+}
+
+}  // namespace
+
 bool all_verified(const BenchReport& report) {
   return std::ranges::all_of(report.rows, [](const OpResult& row) { return row.error <= 1; });
 }
 
 std::string bench_text(const BenchReport& report) {
-  size_t shape_columns = 5;
-  for (const OpResult& row : report.rows) {
-    shape_columns = std::max(shape_columns, shape_text(row).size());
-  }
+  std::vector<Row> rows;
+  for (const OpResult& row : report.rows) rows.push_back(fields_of(report, row));
+  const Row titles = fields_of(report, {});
   std::string text = concat("operations", report.model.empty() ? "" : " of " + report.model, ", ",
                             report.precision, ", ",
                             report.tokens > 0 ? concat(report.tokens, " token rows, ") : "",
                             report.device, ", ", report.date, "\n");
   for (const std::string& note : report.notes) text += note + "\n";
-  text += left("operation", kOperationColumns) + left("shape", shape_columns) + right("verify") +
-          right("median") + right("p99") + right("moved") + right("rate", 17) + right("of roof") +
-          "\n" + left("", kOperationColumns + shape_columns) + right("(bounds)") + right("(us)") +
-          right("(us)") + right("(MB)") + right("", 17) + right("(%)") + "\n";
-  for (const OpResult& row : report.rows) {
-    const double share = share_of_roof(report, row);
-    text += left(row.operation, kOperationColumns) + left(shape_text(row), shape_columns) +
-            right(fixed_text(row.error, 3)) + right(fixed_text(median_us(row), 1)) +
-            right(fixed_text(percentile(row.times_us, 0.99), 1)) +
-            right(fixed_text(row.bytes / 1e6, 2)) + right(rate_text(row), 17) +
-            right(share > 0 ? fixed_text(100 * share, 1) : "-") +
+  text += table_line(titles, &Field::title, rows) + "\n" + table_line(titles, &Field::unit, rows) +
+          "\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const OpResult& row = report.rows[i];
+    text += table_line(rows[i], &Field::text, rows) +
             (row.error <= 1 ? "" : concat("  WRONG: ", row.worst)) + "\n";
   }
   text += concat(
@@ -129,20 +162,19 @@ std::string bench_text(const BenchReport& report) {
 
 std::string bench_json(const BenchReport& report) {
   const std::string head =
-      json_object("model", report.model, "device", report.device, "precision", report.precision,
-                  "date", report.date, "token_rows", report.tokens, "peak_flops_per_second",
-                  report.peak_flops_per_second, "verified", all_verified(report), "notes",
-                  report.notes, "mixes", report.mixes);
+      json_fields({{"model", json_value(report.model)},
+                   {"device", json_value(report.device)},
+                   {"precision", json_value(report.precision)},
+                   {"date", json_value(report.date)},
+                   {"token_rows", json_value(report.tokens)},
+                   {"peak_flops_per_second", json_value(report.peak_flops_per_second)},
+                   {"verified", json_value(all_verified(report))},
+                   {"notes", json_value(report.notes)},
+                   {"mixes", json_value(report.mixes)}});
   const std::string operations = joined(report.rows, ",\n  ", [&](const OpResult& row) {
-    return json_object("operation", row.operation, "shape", row.shape, "kernels", row.kernels,
-                       "verified", row.error <= 1, "error_over_allowed", row.error, "error_in",
-                       row.worst, "compared", row.checked, "launches", std::ssize(row.times_us),
-                       "median_us", median_us(row), "p99_us", percentile(row.times_us, 0.99),
-                       "flops", row.flops, "bytes", row.bytes, "per_second", rate(row),
-                       "roof_per_second", roof(report, row), "share_of_roof",
-                       share_of_roof(report, row));
+    return concat("{", json_fields(fields_of(report, row)), "}");
   });
-  return concat(head.substr(0, head.size() - 1), ", \"operations\": [\n  ", operations, "]}\n");
+  return concat("{", head, ", \"operations\": [\n  ", operations, "]}\n");
 }
 
 bool is_chosen(const std::string& operation, const std::vector<std::string>& names) {
