@@ -16,7 +16,7 @@
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
 #include "harness/comm/binding.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/precision.h"
 #include "kernels/base/bench/bench_report.h"
@@ -239,8 +239,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
     report.peak_flops_per_second = gemm_roof(*all.front().bench, largest_flops, options.launches);
   }
   report.rows = measure(cases, all, options.launches);
-  if (prints_text(options.json)) std::cout << bench_text(report);
-  write_json_text(options.json, bench_json(report));
+  write_report(bench_text(report), bench_json(report), options.json);
   if (!options.dump.empty()) dump(setting, batches, options.dump, all);
   return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
 }

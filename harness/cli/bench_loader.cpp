@@ -1,5 +1,7 @@
 #include "data/pipeline/bench_loader.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 #include <memory>
 
@@ -27,14 +29,16 @@ int run_loader(LoaderOptions& options, CommandContext& context) {
   const std::unique_ptr<Transport> transport = world.make_transport();
   const LoaderBenchResult result = bench_loader(options.bench, *transport);
   if (world.rank() != 0) return 0;
-  std::cout << "loader: " << counted_text(world.size(), "rank") << ", global batch "
-            << options.bench.pipeline.global_batch_seqs << ", " << result.steps << " steps in "
-            << fixed_text(result.elapsed_s, 2) << " s\n"
-            << "  sequences/s          " << fixed_text(result.seqs_per_s_global, 0) << '\n'
-            << "  tokens/s             " << scaled_text(result.tokens_per_s_global) << '\n'
-            << "  tokens per sequence  " << fixed_text(result.mean_tokens_per_seq, 1) << '\n'
-            << "  wait per step        " << ms_text(result.mean_wait_ms) << " ms\n"
-            << "  fullest rank / mean  " << fixed_text(result.most_over_mean_tokens, 4) << '\n';
+  std::cout << fmt::format(
+      "loader: {}, global batch {}, {} steps in {:.2f} s\n"
+      "  sequences/s          {:.0f}\n"
+      "  tokens/s             {}\n"
+      "  tokens per sequence  {:.1f}\n"
+      "  wait per step        {} ms\n"
+      "  fullest rank / mean  {:.4f}\n",
+      counted_text(world.size(), "rank"), options.bench.pipeline.global_batch_seqs, result.steps,
+      result.elapsed_s, result.seqs_per_s_global, scaled_text(result.tokens_per_s_global),
+      result.mean_tokens_per_seq, ms_text(result.mean_wait_ms), result.most_over_mean_tokens);
   return 0;
 }
 

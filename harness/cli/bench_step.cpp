@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iostream>
 #include <new>
 #include <string>
 
@@ -7,13 +6,13 @@
 #include "harness/cli/bench_batches.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/plan/cost_plan.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/step_bench.h"
 #include "kernels/base/error.h"
+#include "kernels/base/log.h"
 
 namespace bertha {
 namespace {
@@ -42,7 +41,7 @@ bool runs(Config config, StepBenchOptions bench, int64_t seqs, World& world) {
     if (error.code != ExitCode::kMemory) throw;
   } catch (const std::bad_alloc&) {
   }
-  log_line(LogLevel::kInfo, concat(counted_text(seqs, "sequence"), ": ", found));
+  log_line(LogLevel::kInfo, fmt::format("{}: {}", counted_text(seqs, "sequence"), found));
   return fits;
 }
 
@@ -60,13 +59,14 @@ int find_largest_batch(Config config, const StepOptions& options, World& world) 
     fail(ExitCode::kMemory, "not even one sequence of ", tokens,
          " tokens fits; take a smaller model or data.max_seq_tokens");
   }
-  if (prints_text(options.json)) {
-    print_text(concat("largest micro-batch: ", counted_text(most, "sequence"), " of up to ", tokens,
-                      " tokens\nkeep eval.batch_seqs and train.global_batch_seqs / (ranks x "
-                      "train.accumulation_steps) within ",
-                      most, "\n"));
-  }
-  write_json_text(options.json, concat("{\"largest_micro_batch_seqs\": ", most, "}\n"));
+  Report report;
+  report.line("largest micro-batch: {} of up to {} tokens",
+              figure("largest_micro_batch_seqs", most, counted("sequence")), tokens);
+  report.line(
+      "keep eval.batch_seqs and train.global_batch_seqs / (ranks x train.accumulation_steps) "
+      "within {}",
+      most);
+  write_report(report, options.json);
   return 0;
 }
 
@@ -78,11 +78,10 @@ int run_step_bench(const CLI::App& command, StepOptions options, CommandContext&
   options.bench.lengths = read_lengths(options.lengths, world);
   context.error_scope = ErrorScope::kThisRank;
   if (options.largest_batch) return find_largest_batch(config, options, world);
-  StepBenchReport report = bench_step(config, options.bench, world);
+  StepBenchReport found = bench_step(config, options.bench, world);
   if (world.rank() != 0) return 0;
-  if (options.peak_tflops > 0) report.peak_flops_per_second = 1e12 * options.peak_tflops;
-  if (prints_text(options.json)) std::cout << step_bench_text(report);
-  write_json_text(options.json, step_bench_json(report));
+  if (options.peak_tflops > 0) found.peak_flops_per_second = 1e12 * options.peak_tflops;
+  write_report(report_of(found), options.json);
   return 0;
 }
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <optional>
 
 #include "data/files/text_file.h"
@@ -12,7 +11,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/config/load.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 #include "kernels/base/error.h"
@@ -29,56 +28,41 @@ struct CheckpointOptions {
   bool tensors = false;
 };
 
-void print_state(const TrainingState& state) {
-  std::cout << "step         " << grouped_text(state.step) << "\nsamples      "
-            << grouped_text(state.samples_trained) << "\nseed         " << state.seed
-            << "\nskipped      " << counted_text(state.lamb.skipped_steps, "update")
-            << "\ntrained for  " << duration_text(state.training_seconds) << '\n';
-  for (const EvalPoint& eval : state.evals) {
-    std::cout << "evaluation   step " << grouped_text(eval.step) << "  samples "
-              << grouped_text(eval.samples) << "  accuracy " << fixed_text(eval.mlm_accuracy, 4)
-              << "  loss " << fixed_text(eval.mlm_loss, 4) << '\n';
+void add_state(const TrainingState& state, Report& report) {
+  report.row("step", "{}", figure("state/step", state.step, grouped_text));
+  report.row("samples", "{}", figure("state/samples", state.samples_trained, grouped_text));
+  report.row("seed", "{}", figure("state/seed", state.seed));
+  report.row("skipped", "{}",
+             figure("state/skipped_steps", state.lamb.skipped_steps, counted("update")));
+  report.row("trained for", "{}",
+             figure("state/training_seconds", state.training_seconds, duration_text));
+  report.put("state/evaluations", ReportJson::array());
+  for (size_t i = 0; i < state.evals.size(); ++i) {
+    const std::string path = fmt::format("state/evaluations/{}/", i);
+    const EvalPoint& eval = state.evals[i];
+    report.row("evaluation", "step {}  samples {}  accuracy {:.4f}  loss {:.4f}",
+               figure(path + "step", eval.step, grouped_text),
+               figure(path + "samples", eval.samples, grouped_text),
+               figure(path + "mlm_accuracy", eval.mlm_accuracy),
+               figure(path + "mlm_loss", eval.mlm_loss));
   }
 }
 
-void print_weights(const SafeTensorsHeader& header, bool tensors) {
+void add_weights(const SafeTensorsHeader& header, bool shows_tensors, Report& report) {
   int64_t elements = 0;
   int64_t bytes = 0;
+  ReportJson tensors = ReportJson::object();
+  std::string lines;
   for (const auto& [name, tensor] : header.tensors) {
     elements += tensor.elements();
     bytes += tensor.end_byte - tensor.begin_byte;
-  }
-  std::cout << "weights      " << grouped_text(elements) << " elements in "
-            << counted_text(std::ssize(header.tensors), "tensor") << ", " << bytes_text(bytes)
-            << '\n';
-  if (!tensors) return;
-  for (const auto& [name, tensor] : header.tensors) {
-    std::cout << "  " << tensor.dtype << ' ' << name << " [" << joined(tensor.shape, ", ") << "]\n";
-  }
-}
-
-ReportJson state_json(const TrainingState& state) {
-  ReportJson evals = ReportJson::array();
-  for (const EvalPoint& eval : state.evals) {
-    evals.push_back({{"step", eval.step},
-                     {"samples", eval.samples},
-                     {"mlm_accuracy", eval.mlm_accuracy},
-                     {"mlm_loss", eval.mlm_loss}});
-  }
-  return {{"step", state.step},
-          {"samples", state.samples_trained},
-          {"seed", state.seed},
-          {"skipped_steps", state.lamb.skipped_steps},
-          {"training_seconds", state.training_seconds},
-          {"evaluations", evals}};
-}
-
-ReportJson weights_json(const SafeTensorsHeader& header) {
-  ReportJson tensors = ReportJson::object();
-  for (const auto& [name, tensor] : header.tensors) {
     tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
+    lines += fmt::format("  {} {} [{}]\n", tensor.dtype, name, joined(tensor.shape, ", "));
   }
-  return tensors;
+  report.row("weights", "{} elements in {}, {}", grouped_text(elements),
+             counted_text(std::ssize(header.tensors), "tensor"), bytes_text(bytes));
+  if (shows_tensors) report.text(lines);
+  report.put("tensors", tensors);
 }
 
 using NewestIn = std::function<std::optional<std::string>(const std::string&)>;
@@ -121,23 +105,23 @@ int64_t kept_every_steps(const fs::path& run_dir) {
   return config_from_yaml(read_text_file(config), config).checkpoint.keep_every_steps;
 }
 
-/// All complete checkpoints of a folder, and why each is kept.
-void print_folder(const std::string& folder, const std::string& newest,
-                  const TrainingState& state) {
+/// Lists all complete checkpoints of a folder, and why each is kept.
+void add_folder(const std::string& folder, const std::string& newest, const TrainingState& state,
+                Report& report) {
   const int64_t every_steps = kept_every_steps(fs::path(folder).parent_path());
   const std::string best = best_checkpoint(folder, state.evals);
-  std::cout << "in " << folder << '\n';
+  report.line("in {}", folder);
   for (const std::string& path : list_checkpoints(folder)) {
     if (!is_complete(path)) continue;
     const int64_t step = step_of_checkpoint(path);
     std::string line = "  " + fs::path(path).filename().string();
     for (const EvalPoint& eval : state.evals) {
-      if (eval.step == step) line += "  accuracy " + fixed_text(eval.mlm_accuracy, 4);
+      if (eval.step == step) line += fmt::format("  accuracy {:.4f}", eval.mlm_accuracy);
     }
     if (path == best) line += "  best";
     if (every_steps > 0 && step % every_steps == 0) line += "  kept for good";
     if (path == newest) line += "  newest";
-    std::cout << line << '\n';
+    report.line("{}", line);
   }
 }
 
@@ -150,19 +134,16 @@ int show(const CheckpointOptions& options, const std::string& path) {
   }
   const SafeTensorsHeader header =
       read_safetensors_header((fs::path(path) / "model.safetensors").string());
-  if (prints_text(options.json)) {
-    if (state && path != options.path) {
-      print_folder(fs::path(path).parent_path().string(), path, *state);
-    }
-    std::cout << path << '\n';
-    if (state) print_state(*state);
-    print_weights(header, options.tensors);
-    if (state) std::cout << "all files have the size and hash that DONE lists\n";
+  Report report(13, 0);
+  if (state && path != options.path) {
+    add_folder(fs::path(path).parent_path().string(), path, *state, report);
   }
-  write_json_report(options.json, "checkpoint show", ExitCode::kSuccess,
-                    {{"path", path},
-                     {"state", state ? state_json(*state) : ReportJson()},
-                     {"tensors", weights_json(header)}});
+  report.line("{}", figure("path", path));
+  report.put("state", nullptr);
+  if (state) add_state(*state, report);
+  add_weights(header, options.tensors, report);
+  if (state) report.line("all files have the size and hash that DONE lists");
+  write_report(report, options.json, "checkpoint show", ExitCode::kSuccess);
   return 0;
 }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -33,10 +35,11 @@ int rewrite(const RewriteOptions& options, FolderRequest request) {
              "no vocab.txt lies beside the weights, so none is written; name one with --vocab");
   }
   const ModelConfig& m = folder.model;
-  std::cout << options.output << ": " << m.layers << " layers, " << m.hidden << " wide, " << m.heads
-            << " heads, vocabulary of " << grouped_text(m.vocab_size) << ", GELU by "
-            << word_of(m.gelu) << (folder.tokenizer.do_lower_case ? ", lower-cased" : ", cased")
-            << (options.encoder_only ? ", without heads\n" : "\n");
+  std::cout << fmt::format("{}: {} layers, {} wide, {} heads, vocabulary of {}, GELU by {}, {}{}\n",
+                           options.output, m.layers, m.hidden, m.heads, grouped_text(m.vocab_size),
+                           word_of(m.gelu),
+                           folder.tokenizer.do_lower_case ? "lower-cased" : "cased",
+                           options.encoder_only ? ", without heads" : "");
   return 0;
 }
 
@@ -92,7 +95,7 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
       return is_run(given) ? checkpoint_to_check(given) : given;
     };
     const std::string text = with_checkpoint(*path, find, [](const std::string& found) {
-      return concat(found, "\n  ", joined(verify_weights(found), "\n  "), '\n');
+      return fmt::format("{}\n  {}\n", found, joined(verify_weights(found), "\n  "));
     });
     std::cout << text;
     return 0;

@@ -9,7 +9,7 @@
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/text_format.h"
 
@@ -22,16 +22,17 @@ struct ShowOptions {
   std::string json;
 };
 
-// Numbers and switches as such, with the place that set them.
-ReportJson keys_json(LoadedConfig loaded) {
-  ReportJson keys = ReportJson::object();
+/// Every key with its value, numbers and switches as such, and the place that set it. The text is
+/// YAML, which is printed as it is.
+Report report_of(LoadedConfig loaded) {
+  Report report;
   for (const Key& key : config_keys()) {
     const std::string path(key.path);
-    ReportJson& entry = keys[path];
-    std::visit([&](const auto& value) { entry["value"] = *value; }, key.field(loaded.config));
-    entry["origin"] = loaded.origins.at(path);
+    std::visit([&](const auto& value) { report.put("keys/" + path + "/value", *value); },
+               key.field(loaded.config));
+    report.put("keys/" + path + "/origin", loaded.origins.at(path));
   }
-  return {{"keys", keys}};
+  return report;
 }
 
 /// A YAML file, or what the newest start in a run folder recorded.
@@ -79,10 +80,10 @@ void add_show(CLI::App& config, Chosen& chosen) {
       return 0;
     }
     const LoadedConfig loaded = load_from_options(show);
-    if (prints_text(options->json)) {
+    if (options->json != "-") {
       std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
     }
-    write_json_report(options->json, "config show", ExitCode::kSuccess, keys_json(loaded));
+    write_report(report_of(loaded), options->json, "config show", ExitCode::kSuccess);
     return 0;
   });
 }

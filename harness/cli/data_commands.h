@@ -6,6 +6,7 @@
 
 #include "data/convert/convert.h"
 #include "data/convert/data_set_work.h"
+#include "data/format/manifest.h"
 #include "data/format/shard_file.h"
 #include "data/prepare/prepare.h"
 #include "harness/cli/command.h"
@@ -23,10 +24,10 @@ void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
 void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 
-/// Prints what a manifest counts of the text that its samples were made from, and warns of text
-/// that they lose, that the vocabulary lacks, or that gives no random next sentences. Prints
-/// nothing if the counts lack it.
-void print_text_counts(const std::string& path, const std::map<std::string, int64_t>& counts);
+/// Lines about the text that samples were made from, by the counts of a manifest, which may have
+/// none of it. Warns in the log of text that the samples lose, that the vocabulary lacks, or that
+/// gives no random next sentences.
+std::string text_of_counts(const std::string& path, const std::map<std::string, int64_t>& counts);
 
 /// --text PATH..., required, and --partial.
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing);
@@ -38,6 +39,8 @@ void add_source_options(CLI::App& command, SourceOptions& source);
 /// Warns of files that --partial lets pass.
 void warn_of_missing(const SourceOptions& source);
 
+/// "4 shards, all there already (2 of an earlier run)".
+std::string shards_text(const Manifest& manifest, bool already_done, int64_t reused);
 /// Prints what a conversion has done; returns the exit code.
 int print_converted(const ConvertOptions& options, const ConvertResult& result);
 

@@ -1,12 +1,14 @@
 #include "data/convert/convert.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "data/format/shard_names.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
+#include "kernels/base/joined.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -34,22 +36,26 @@ int run_convert(const CLI::App& command, const ConvertCommand& convert,
 }  // namespace
 
 int print_converted(const ConvertOptions& options, const ConvertResult& result) {
-  for (const ChecksumDifference& difference : result.checksum_differences) {
-    std::cout << difference.text() << '\n';
+  std::string text = fmt::format(
+      "{}: {} in {}", options.output_dir, counted_text(result.manifest.num_samples(), "sample"),
+      shards_text(result.manifest, result.already_done, result.shards_reused));
+  if (result.checksum_differences.empty()) {
+    if (!options.checksum_list.empty()) text += fmt::format(": as {} says", options.checksum_list);
+  } else {
+    text += fmt::format(": {} differences to {}", result.checksum_differences.size(),
+                        options.checksum_list);
   }
-  std::cout << options.output_dir << ": " << counted_text(result.manifest.num_samples(), "sample")
-            << " in " << counted_text(std::ssize(result.manifest.shards), "shard");
-  if (result.already_done) std::cout << ", all there already";
-  if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
-  if (!options.checksum_list.empty()) {
-    std::cout << (result.checksum_differences.empty()
-                      ? concat(": as ", options.checksum_list, " says")
-                      : concat(": ", result.checksum_differences.size(), " differences to ",
-                               options.checksum_list));
-  }
-  std::cout << '\n';
+  std::cout << joined(result.checksum_differences, "", [](const ChecksumDifference& difference) {
+    return difference.text() + '\n';
+  }) << text << '\n';
   return static_cast<int>(result.checksum_differences.empty() ? ExitCode::kSuccess
                                                               : ExitCode::kData);
+}
+
+std::string shards_text(const Manifest& manifest, bool already_done, int64_t reused) {
+  return fmt::format("{}{}{}", counted_text(std::ssize(manifest.shards), "shard"),
+                     already_done ? ", all there already" : "",
+                     reused > 0 ? fmt::format(" ({} of an earlier run)", reused) : "");
 }
 
 void add_source_options(CLI::App& command, SourceOptions& source) {
@@ -64,8 +70,8 @@ void add_source_options(CLI::App& command, SourceOptions& source) {
   add_count(command, "--threads", source.num_threads, "Threads; 0 = one per core (default)");
   add_count(
       command, "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
-      concat("Memory for sequences that change their order, over all threads (default ",
-             source.memory_bytes / kBytesPerMib, ")"),
+      fmt::format("Memory for sequences that change their order, over all threads (default {})",
+                  source.memory_bytes / kBytesPerMib),
       16, int64_t{1} << 24)
       .type("MIB");
   add_limit_options(command, source.limits);
@@ -80,8 +86,8 @@ void warn_of_missing(const SourceOptions& source) {
   const std::vector<std::string> missing = missing_of_numbered(names);
   if (missing.empty()) return;
   log_line(LogLevel::kWarning,
-           concat(source.path, ": ", missing.size(), " of ", missing.size() + names.size(),
-                  " files are missing: ", first_names(missing)));
+           fmt::format("{}: {} of {} files are missing: {}", source.path, missing.size(),
+                       missing.size() + names.size(), first_names(missing)));
 }
 
 void add_data_convert(CLI::App& data, Chosen& chosen) {

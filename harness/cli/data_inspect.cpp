@@ -1,19 +1,17 @@
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <map>
+#include <ranges>
 
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
 #include "data/format/verify.h"
 #include "data/prepare/source_files.h"
 #include "harness/cli/data_commands.h"
-#include "harness/cli/log_sink.h"
 #include "harness/cli/options.h"
 #include "harness/cli/progress_line.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -29,59 +27,74 @@ struct InspectOptions {
   std::string json;
 };
 
-/// Of the manifest beside the data; none without one.
+/// The counts of the manifest beside the data; none without one.
 std::map<std::string, int64_t> counts_of(const std::string& path) {
   return find_manifest(path).value_or(Manifest()).counts;
 }
 
-void print_findings(const std::string& path, const VerifyReport& report) {
+Report report_of(const std::string& path, const VerifyReport& found) {
   constexpr size_t kShown = 100;
-  for (size_t i = 0; i < std::min(report.findings.size(), kShown); ++i) {
-    print_text(report.findings[i].text() + '\n');
+  Report report;
+  const auto counts = counts_of(path);
+  report.text(text_of_counts(path, counts));
+  report.put("counts", counts);
+  report.put("findings", ReportJson::array());
+  for (const Finding& finding : found.findings) {
+    report.put("findings/-", {{"shard", finding.shard},
+                              {"row", finding.row},
+                              {"dataset", finding.dataset},
+                              {"what", finding.what}});
   }
-  if (report.findings.size() > kShown) {
-    std::cout << "... and " << report.findings.size() - kShown << " more\n";
+  for (const Finding& finding : found.findings | std::views::take(kShown)) {
+    report.line("{}", finding.text());
   }
-  std::cout << path << ": " << counted_text(report.num_shards, "shard") << ", "
-            << counted_text(report.num_samples, "sample") << ", " << bytes_text(report.num_bytes)
-            << (report.has_manifest ? "" : ", no manifest.json to compare with") << ": "
-            << (report.ok() ? "sound" : counted_text(std::ssize(report.findings), "finding"))
-            << '\n';
+  if (found.findings.size() > kShown) {
+    report.line("... and {} more", found.findings.size() - kShown);
+  }
+  report.line("{}: {}, {}, {}{}: {}", figure("path", path),
+              figure("shards", found.num_shards, counted("shard")),
+              figure("samples", found.num_samples, counted("sample")),
+              figure("bytes", found.num_bytes, bytes_text),
+              figure("has_manifest", found.has_manifest,
+                     [](bool has) { return has ? "" : ", no manifest.json to compare with"; }),
+              found.ok() ? "sound" : counted_text(std::ssize(found.findings), "finding"));
+  report.put("sound", found.ok());
+  return report;
 }
 
-ReportJson verify_json(const std::string& path, const VerifyReport& report) {
-  ReportJson findings = ReportJson::array();
-  for (const Finding& finding : report.findings) {
-    findings.push_back({{"shard", finding.shard},
-                        {"row", finding.row},
-                        {"dataset", finding.dataset},
-                        {"what", finding.what}});
-  }
-  return {{"path", path},
-          {"sound", report.ok()},
-          {"has_manifest", report.has_manifest},
-          {"shards", report.num_shards},
-          {"samples", report.num_samples},
-          {"bytes", report.num_bytes},
-          {"counts", counts_of(path)},
-          {"findings", findings}};
-}
+std::string percent_text(double fraction) { return fmt::format("{:.1f}%", 100 * fraction); }
 
-ReportJson stats_json(const std::string& path, const DataStats& stats, const SampleLimits& limits) {
-  return {{"path", path},
-          {"shards", stats.num_shards},
-          {"samples", stats.num_samples},
-          {"tokens", stats.num_tokens},
-          {"masked_tokens", stats.num_masked},
-          {"mean_tokens", stats.mean_tokens()},
-          {"shortest_tokens", stats.shortest_tokens()},
-          {"longest_tokens", stats.longest_tokens()},
-          {"mean_masked", stats.mean_masked()},
-          {"random_next_fraction", stats.random_next_fraction()},
-          {"max_seq_tokens", limits.max_seq_tokens},
-          {"padding_fraction", stats.padding_fraction(limits.max_seq_tokens)},
-          {"counts", counts_of(path)},
-          {"token_length_histogram", stats.token_length_histogram}};
+/// columns: of the terminal.
+Report report_of(const std::string& path, const DataStats& stats, const SampleLimits& limits,
+                 int64_t columns) {
+  Report report(15, 0);
+  report.put("path", path);
+  report.row("shards", "{}", figure("shards", stats.num_shards, grouped_text));
+  report.row("samples", "{}", figure("samples", stats.num_samples, grouped_text));
+  report.row("tokens", "{}, {:.1f} per sample, {} to {}",
+             figure("tokens", stats.num_tokens, grouped_text),
+             figure("mean_tokens", stats.mean_tokens()),
+             figure("shortest_tokens", stats.shortest_tokens()),
+             figure("longest_tokens", stats.longest_tokens()));
+  report.row("masked", "{}, {:.1f} per sample",
+             figure("masked_tokens", stats.num_masked, grouped_text),
+             figure("mean_masked", stats.mean_masked()));
+  report.row("random next", "{}",
+             figure("random_next_fraction", stats.random_next_fraction(), percent_text));
+  report.row(
+      "padding", "{} of rows of {} tokens",
+      figure("padding_fraction", stats.padding_fraction(limits.max_seq_tokens), percent_text),
+      figure("max_seq_tokens", limits.max_seq_tokens));
+  report.line("\ntokens per sample");
+  const int64_t width = std::clamp<int64_t>(columns, 60, 120);
+  for (const std::string& line : histogram_lines(stats.token_length_histogram, width)) {
+    report.line("{}", line);
+  }
+  report.put("token_length_histogram", stats.token_length_histogram);
+  const auto counts = counts_of(path);
+  report.text(text_of_counts(path, counts));
+  report.put("counts", counts);
+  return report;
 }
 
 int run_verify(const CLI::App& command, const InspectOptions& options,
@@ -93,31 +106,11 @@ int run_verify(const CLI::App& command, const InspectOptions& options,
                             is_given(command, "--max-seq-tokens") ||
                             is_given(command, "--max-masked-per-seq");
   if (limits_given) verify.limits = limits_for(command, options.limits, options.path);
-  const VerifyReport report = verify_data(
+  const VerifyReport found = verify_data(
       options.path, verify, progress_of(progress_lines(context.terminal), "verify", "shards"));
-  const ExitCode code = report.ok() ? ExitCode::kSuccess : ExitCode::kData;
-  if (prints_text(options.json)) {
-    print_text_counts(options.path, counts_of(options.path));
-    print_findings(options.path, report);
-  }
-  write_json_report(options.json, "data verify", code, verify_json(options.path, report));
+  const ExitCode code = found.ok() ? ExitCode::kSuccess : ExitCode::kData;
+  write_report(report_of(options.path, found), options.json, "data verify", code);
   return static_cast<int>(code);
-}
-
-void print_stats(const DataStats& stats, const SampleLimits& limits, int64_t columns) {
-  std::cout << "shards         " << grouped_text(stats.num_shards) << "\nsamples        "
-            << grouped_text(stats.num_samples) << "\ntokens         "
-            << grouped_text(stats.num_tokens) << ", " << fixed_text(stats.mean_tokens(), 1)
-            << " per sample, " << stats.shortest_tokens() << " to " << stats.longest_tokens()
-            << "\nmasked         " << grouped_text(stats.num_masked) << ", "
-            << fixed_text(stats.mean_masked(), 1) << " per sample\nrandom next    "
-            << fixed_text(100 * stats.random_next_fraction(), 1) << "%\npadding        "
-            << fixed_text(100 * stats.padding_fraction(limits.max_seq_tokens), 1) << "% of rows of "
-            << limits.max_seq_tokens << " tokens\n\ntokens per sample\n";
-  const int64_t width = std::clamp<int64_t>(columns, 60, 120);
-  for (const std::string& line : histogram_lines(stats.token_length_histogram, width)) {
-    std::cout << line << '\n';
-  }
 }
 
 int run_stats(const CLI::App& command, const InspectOptions& options,
@@ -126,12 +119,8 @@ int run_stats(const CLI::App& command, const InspectOptions& options,
   const DataStats stats =
       stats_of_data(options.path, limits, options.threads,
                     progress_of(progress_lines(context.terminal), "read", "shards"));
-  if (prints_text(options.json)) {
-    print_stats(stats, limits, context.terminal.columns);
-    print_text_counts(options.path, counts_of(options.path));
-  }
-  write_json_report(options.json, "data stats", ExitCode::kSuccess,
-                    stats_json(options.path, stats, limits));
+  write_report(report_of(options.path, stats, limits, context.terminal.columns), options.json,
+               "data stats", ExitCode::kSuccess);
   return 0;
 }
 
@@ -144,7 +133,7 @@ void add_path(CLI::App& command, InspectOptions& options) {
 
 }  // namespace
 
-void print_text_counts(const std::string& path, const std::map<std::string, int64_t>& counts) {
+std::string text_of_counts(const std::string& path, const std::map<std::string, int64_t>& counts) {
   struct Share {
     const char *count, *whole;
     double most;
@@ -165,18 +154,19 @@ void print_text_counts(const std::string& path, const std::map<std::string, int6
     const auto part = counts.find(share.count), whole = counts.find(share.whole);
     if (part == counts.end() || whole == counts.end() || whole->second == 0) continue;
     const double value = static_cast<double>(part->second) / static_cast<double>(whole->second);
-    const std::string text = concat(fixed_text(100 * value, 1), "% ", share.name);
+    const std::string text = fmt::format("{} {}", percent_text(value), share.name);
     shares += (shares.empty() ? "" : ", ") + text;
     if (value > share.most) {
-      log_line(LogLevel::kWarning, concat(path, ": ", text, ": ", share.remedy));
+      log_line(LogLevel::kWarning, fmt::format("{}: {}: {}", path, text, share.remedy));
     }
   }
   for (const auto& [name, text] : kLeftOutReasons) {
     const auto part = counts.find(name);
-    if (part != counts.end()) left_out += concat("; ", text, ": ", part->second);
+    if (part != counts.end()) left_out += fmt::format("; {}: {}", text, part->second);
   }
-  if (!shares.empty()) std::cout << shares << '\n';
-  if (!left_out.empty()) std::cout << "not read in the folders of text" << left_out << '\n';
+  if (!shares.empty()) shares += '\n';
+  if (!left_out.empty()) shares += "not read in the folders of text" + left_out + '\n';
+  return shares;
 }
 
 void add_layout_option(CLI::App& command, ShardLayout& layout) {

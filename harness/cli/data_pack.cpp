@@ -1,5 +1,7 @@
 #include "data/convert/pack.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "harness/cli/data_commands.h"
@@ -27,17 +29,15 @@ int run_pack(const CLI::App& command, const PackCommand& pack, const CommandCont
   warn_of_missing(options.source);
   const PackResult result = pack_data(options, progress_lines(context.terminal));
   const PackFigures& figures = result.figures;
-  std::cout << "sequences      " << grouped_text(figures.num_seqs) << "\npacks          "
-            << grouped_text(figures.num_packs) << ", " << fixed_text(figures.seqs_per_pack, 4)
-            << " sequences per pack\nefficiency     " << fixed_text(100 * figures.efficiency, 2)
-            << "% of " << options.source.limits.max_seq_tokens << " tokens per pack, planned in "
-            << fixed_text(result.planning_seconds, 2) << " s\n";
+  std::cout << fmt::format(
+      "sequences      {}\npacks          {}, {:.4f} sequences per pack\n"
+      "efficiency     {:.2f}% of {} tokens per pack, planned in {:.2f} s\n",
+      grouped_text(figures.num_seqs), grouped_text(figures.num_packs), figures.seqs_per_pack,
+      100 * figures.efficiency, options.source.limits.max_seq_tokens, result.planning_seconds);
   if (pack.dry_run) return 0;
-  std::cout << options.output_dir << ": "
-            << counted_text(std::ssize(result.manifest.shards), "shard");
-  if (result.already_done) std::cout << ", all there already";
-  if (result.shards_reused > 0) std::cout << " (" << result.shards_reused << " of an earlier run)";
-  std::cout << "\nnext: bertha data verify " << shell_word(options.output_dir) << '\n';
+  std::cout << fmt::format("{}: {}\nnext: bertha data verify {}\n", options.output_dir,
+                           shards_text(result.manifest, result.already_done, result.shards_reused),
+                           shell_word(options.output_dir));
   return 0;
 }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <iostream>
 
@@ -35,26 +37,26 @@ void check_list(const std::string& path, int64_t num_shards) {
 std::string warning_of_little_text(int64_t masked_tokens) {
   constexpr int64_t kFewestMasked = 2500;  // one percentage point
   if (masked_tokens >= kFewestMasked) return "";
-  return concat("little text: an accuracy over its ", masked_tokens, " masked tokens is ",
-                uncertainty_text(masked_tokens),
-                ", and a model would learn them by heart; give more text");
+  return fmt::format(
+      "little text: an accuracy over its {} masked tokens is {}, and a model would learn them by "
+      "heart; give more text",
+      masked_tokens, uncertainty_text(masked_tokens));
 }
 
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
-  std::cout << options.output_dir << ": " << counted_text(summary.manifest.num_samples(), "sample")
-            << " in " << counted_text(std::ssize(summary.manifest.shards), "shard");
   const std::map<std::string, int64_t>& counts = summary.manifest.counts;
-  if (summary.already_done) {
-    std::cout << ", all there already\n";
-  } else {
-    std::cout << ", made in " << duration_text(summary.elapsed_seconds);
-    if (summary.parts_reused > 0) std::cout << " (" << summary.parts_reused << " parts reused)";
-    std::cout << '\n';
-  }
-  std::cout << "from " << counted_text(counts.at("sentences"), "sentence") << " in "
-            << counted_text(counts.at("documents"), "document") << ", "
-            << counted_text(counts.at("masked_tokens"), "masked token") << '\n';
-  print_text_counts(options.output_dir, counts);
+  const std::string reused =
+      summary.parts_reused > 0 ? fmt::format(" ({} parts reused)", summary.parts_reused) : "";
+  std::cout << fmt::format("{}: {} in {}, {}\nfrom {} in {}, {}\n{}", options.output_dir,
+                           counted_text(summary.manifest.num_samples(), "sample"),
+                           counted_text(std::ssize(summary.manifest.shards), "shard"),
+                           summary.already_done
+                               ? "all there already"
+                               : "made in " + duration_text(summary.elapsed_seconds) + reused,
+                           counted_text(counts.at("sentences"), "sentence"),
+                           counted_text(counts.at("documents"), "document"),
+                           counted_text(counts.at("masked_tokens"), "masked token"),
+                           text_of_counts(options.output_dir, counts));
   const std::string warning = warning_of_little_text(counts.at("masked_tokens"));
   if (!warning.empty()) log_line(LogLevel::kWarning, options.output_dir + ": " + warning);
 }
@@ -68,7 +70,7 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
   if (options.num_shards == 0) options.num_shards = kOfficialShards;
   check_list(checksum_list, options.num_shards);
   const std::filesystem::path folder(options.output_dir);
-  const std::string name = concat("hdf5_", options.num_shards, "_shards_varlength");
+  const std::string name = fmt::format("hdf5_{}_shards_varlength", options.num_shards);
   options.output_dir = (folder / name).string();
   const PrepareSummary ordered = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, ordered);
@@ -82,8 +84,8 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
   const ConvertResult shuffled = convert_data(shuffle, progress_lines(context.terminal));
   const int code = print_converted(shuffle, shuffled);
   if (code == 0) {
-    std::cout << "next: train on " << shuffle.output_dir << "; " << options.output_dir
-              << " is not needed for it\n";
+    std::cout << fmt::format("next: train on {}; {} is not needed for it\n", shuffle.output_dir,
+                             options.output_dir);
   }
   return code;
 }
@@ -152,10 +154,11 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   count("--duplication", options->generator.duplication,
         "Times that each text is used, masked anew");
   count("--max-seq-tokens", options->generator.max_seq_tokens, "Longest sequence");
-  add_count(prepare, "--max-masked-per-seq", command.max_masked_per_seq,
-            concat("Most masked tokens of a sequence (default ",
-                   options->generator.max_masked_per_seq, ", or --max-seq-tokens if fewer)"),
-            1);
+  add_count(
+      prepare, "--max-masked-per-seq", command.max_masked_per_seq,
+      fmt::format("Most masked tokens of a sequence (default {}, or --max-seq-tokens if fewer)",
+                  options->generator.max_masked_per_seq),
+      1);
   count("--eval-samples", options->eval_samples,
         "Write so many picked samples into one file; 0 = all, as shards");
   add_number(prepare, "--masked-fraction", options->generator.masked_fraction,
@@ -168,9 +171,10 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "Keep finished parts of an earlier run (default)");
   const Option official = add_flag(
       prepare, "--official", command.official,
-      concat("The published training data: ", kOfficialShards,
-             " shards (or --shards) with the published settings, then the same shuffled, in two "
-             "folders of --output with the published names"));
+      fmt::format(
+          "The published training data: {} shards (or --shards) with the published settings, "
+          "then the same shuffled, in two folders of --output with the published names",
+          kOfficialShards));
   for (const char* name :
        {"--prose", "--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
         "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {

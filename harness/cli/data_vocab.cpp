@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "data/files/new_file.h"
@@ -21,9 +23,9 @@ int run_vocab(VocabCommand command, const CommandContext& context) {
   const std::vector<std::string> wordpieces =
       train_vocabulary(command.options, progress_lines(context.terminal));
   write_vocabulary(command.output, wordpieces);
-  std::cout << command.output << ": " << grouped_text(static_cast<int64_t>(wordpieces.size()))
-            << " wordpieces\nnext: bertha data prepare --vocab " << shell_word(command.output)
-            << " --text ... --output ...\n";
+  std::cout << fmt::format(
+      "{}: {} wordpieces\nnext: bertha data prepare --vocab {} --text ... --output ...\n",
+      command.output, grouped_text(std::ssize(wordpieces)), shell_word(command.output));
   return 0;
 }
 

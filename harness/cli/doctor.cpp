@@ -1,9 +1,7 @@
-#include <iostream>
-
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/comm/watchdog.h"
-#include "harness/doctor/diagnosis_text.h"
+#include "harness/doctor/diagnosis_report.h"
 #include "harness/doctor/measure.h"
 
 namespace bertha {
@@ -20,8 +18,7 @@ struct DoctorOptions {
 ExitCode report(const std::vector<RankFacts>& ranks, const std::string& json) {
   const Diagnosis diagnosis = diagnose(ranks);
   const ExitCode code = diagnosis.is_healthy() ? ExitCode::kSuccess : ExitCode::kEnvironment;
-  if (prints_text(json)) std::cout << diagnosis_text(diagnosis, ranks);
-  write_json_report(json, "doctor", code, diagnosis_json(diagnosis, ranks));
+  write_report(report_of(diagnosis, ranks), json, "doctor", code);
   return code;
 }
 

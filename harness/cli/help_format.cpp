@@ -1,46 +1,24 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <sstream>
 
 #include "harness/cli/command.h"
+#include "harness/report/text_format.h"
+#include "kernels/base/joined.h"
 
 namespace bertha {
 namespace {
 
-constexpr size_t kColumns = 80;
+constexpr int64_t kColumns = 80;
 constexpr size_t kTextColumn = 32;  // where the explanation of an option starts
 
-/// `text` in lines of at most kColumns, each but the first after `indent` blanks; `used` columns of
-/// the first one are taken.
-std::string wrapped(const std::string& text, size_t used, size_t indent) {
-  std::string result;
-  std::istringstream words(text);
-  size_t column = used;
-  bool first = true;
-  for (std::string word; words >> word; first = false) {
-    // "(default 10)" stays together.
-    if (std::string value; word == "(default" && words >> value) word += ' ' + value;
-    if (!first && column + 1 + word.size() > kColumns) {
-      result += '\n' + std::string(indent, ' ');
-      column = indent;
-    } else if (!first) {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += word.size();
-  }
-  return result + '\n';
-}
-
-std::string row(std::string left, const std::string& text) {
-  if (left.size() + 1 > kTextColumn) {
-    left += '\n' + std::string(kTextColumn, ' ');
-  } else {
-    left.resize(kTextColumn, ' ');
-  }
-  return left + wrapped(text, kTextColumn, kTextColumn);
+std::string row(const std::string& left, const std::string& text) {
+  const std::string margin(kTextColumn, ' ');
+  return (left.size() < kTextColumn ? fmt::format("{:<{}}", left, kTextColumn)
+                                    : left + '\n' + margin) +
+         wrapped_words(text, kColumns, kTextColumn, kTextColumn) + '\n';
 }
 
 std::string type_of(const CLI::Option& option) {
@@ -72,9 +50,9 @@ class HelpFormat final : public CLI::Formatter {
   explicit HelpFormat(std::vector<std::string> examples) : examples_(std::move(examples)) {}
 
   std::string make_description(const CLI::App* app) const override {
-    std::string text = wrapped(app->get_description(), 0, 0) + "\nExamples:\n";
-    for (const std::string& example : examples_) text += "  " + example + '\n';
-    return text + '\n';
+    return fmt::format("{}\n\nExamples:\n  {}\n\n",
+                       wrapped_words(app->get_description(), kColumns, 0, 0),
+                       joined(examples_, "\n  "));
   }
 
   std::string make_usage(const CLI::App* app, std::string name) const override {

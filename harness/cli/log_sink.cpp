@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/base/error.h"
+#include "harness/report/report.h"
 
 namespace bertha {
 namespace {
@@ -56,11 +56,6 @@ std::streamsize PrintableOutput::xsputn(const char* text, std::streamsize size) 
 
 int PrintableOutput::sync() { return target_->pubsync(); }
 
-void print_text(const std::string& text) {
-  const OutputSize size = output_size();
-  std::cout << (size.is_terminal ? wrapped_text(text, size.columns) : text);
-}
-
 void print_table(const TextTable& table) {
   const OutputSize size = output_size();
   const std::string text = aligned_text(table);
@@ -93,7 +88,7 @@ void start_log_sink(const Terminal& terminal, const World* world, LogLevel least
   const auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(colors);
   const auto logger = std::make_shared<spdlog::logger>("bertha", sink);
   const bool is_first = world == nullptr || world->rank() == 0;
-  const std::string rank = is_first ? "" : concat("[rank ", world->rank(), "] ");
+  const std::string rank = is_first ? "" : fmt::format("[rank {}] ", world->rank());
   const int64_t behind = std::ssize(std::string_view("12:34:56 ")) + std::ssize(rank);
   logger->set_pattern(line_start(terminal) + "%H:%M:%S " + rank + "%^%v%$");
   logger->set_level(kLevels[static_cast<size_t>(least)]);

@@ -26,11 +26,8 @@ class PrintableOutput : public std::streambuf {
   std::streambuf* target_;
 };
 
-/// To standard output, with lines broken to fit where that is a terminal.
-void print_text(const std::string& text);
-
-/// The same with a table. Where its lines are too long for the terminal, each row is a block: its
-/// first cell, and below it a line for each other one, behind the name of its column.
+/// To standard output, as print_text(). If its lines are too long for the terminal, each row is a
+/// block: its first cell, and below it a line for each other one, after the name of its column.
 void print_table(const TextTable& table);
 
 /// "bertha: error: WHAT" as a line of its own on standard error, in one write.

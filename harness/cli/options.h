@@ -74,7 +74,7 @@ inline constexpr Numbers kFraction{.with_zero = true, .most = 1};
 Option add_number(CLI::App& command, const std::string& names, double& value,
                   const std::string& doc, Numbers range);
 
-/// "--json FILE", see write_json_report().
+/// "--json FILE", see write_report().
 void add_json(CLI::App& command, std::string& path);
 
 /// One of some words, which help lists: "--layout variable|fixed". `take` gets its place in them.

@@ -1,5 +1,7 @@
 #include "harness/doctor/diagnosis.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -7,7 +9,6 @@
 #include "harness/doctor/checks.h"
 #include "harness/report/device_peak.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 #include "kernels/base/figures.h"
 
 namespace bertha {
@@ -33,7 +34,8 @@ std::vector<Ranks> nodes_of(std::span<const RankFacts> ranks) {
 std::string names_of(const Ranks& ranks) {
   if (ranks.size() == 1) {
     const RankFacts& one = *ranks.front();
-    return concat("rank ", one.rank, one.gpu.empty() ? "" : concat(" (GPU ", one.gpu_bus_id, ")"));
+    return one.gpu.empty() ? fmt::format("rank {}", one.rank)
+                           : fmt::format("rank {} (GPU {})", one.rank, one.gpu_bus_id);
   }
   std::vector<int> numbers;
   for (const RankFacts* facts : ranks) numbers.push_back(facts->rank);
@@ -66,13 +68,13 @@ Bound bound_of(const FigureCheck& check, const RankFacts& facts, double median) 
   Bound bound{.least = check.least};
   if (check.least_share * median > bound.least) {
     bound = {.least = check.least_share * median,
-             .reason = concat(", ", 100 * check.least_share, " % of the median")};
+             .reason = fmt::format(", {:g} % of the median", 100 * check.least_share)};
   }
   if (check.value == &RankFacts::gpu_gemm_flops) {
     const double least = kLeastShareOfPeak * peak_flops(facts.gpu, DType::kBF16);
     if (least > bound.least) {
       bound = {.least = least,
-               .reason = concat(", ", 100 * kLeastShareOfPeak, " % of the data sheet's peak")};
+               .reason = fmt::format(", {:g} % of the data sheet's peak", 100 * kLeastShareOfPeak)};
     }
   }
   return bound;
@@ -81,7 +83,7 @@ Bound bound_of(const FigureCheck& check, const RankFacts& facts, double median) 
 std::string clock_text(const FigureCheck& check, const RankFacts& facts) {
   const GpuState& gpu = facts.gpu_state;
   if (check.value != &RankFacts::gpu_gemm_flops || gpu.sm_mhz == 0) return "";
-  return concat(" at ", gpu.sm_mhz, " of ", gpu.most_sm_mhz, " MHz");
+  return fmt::format(" at {} of {} MHz", gpu.sm_mhz, gpu.most_sm_mhz);
 }
 
 class Doctor {
@@ -122,9 +124,10 @@ class Doctor {
                          [&](const RankFacts* facts) { return facts->version != version_; });
     if (other.empty()) return;
     const std::string& found = other.front()->version;
-    refuse(concat(names_of(other), ": another build: \"", first_other_line(found, version_),
-                  "\", want \"", first_other_line(version_, found),
-                  "\" as on the other ranks; install one build on every node"));
+    refuse(fmt::format(
+        "{}: another build: \"{}\", want \"{}\" as on the other ranks; install one "
+        "build on every node",
+        names_of(other), first_other_line(found, version_), first_other_line(version_, found)));
   }
 
   void compare_cores(const Ranks& node) {
@@ -132,18 +135,20 @@ class Doctor {
     std::ranges::copy_if(node, std::back_inserter(other),
                          [&](const RankFacts* facts) { return facts->cores != cores_; });
     if (other.empty()) return;
-    remark(concat(names_of(other), ": ", counted_text(other.front()->cores, "core"), ", want ",
-                  cores_,
-                  " as on the other ranks; start as many ranks per node, on as many cores"));
+    remark(
+        fmt::format("{}: {}, want {} as on the other ranks; start as many ranks per node, on as "
+                    "many cores",
+                    names_of(other), counted_text(other.front()->cores, "core"), cores_));
   }
 
   void count_gpus(const Ranks& node) {
     const RankFacts& first = *node.front();
     const auto ranks = std::ssize(node);
     if (first.gpu.empty() || first.gpus_seen <= ranks) return;
-    remark(concat(first.gpus_seen, " GPUs for ", counted_text(ranks, "rank"),
-                  ", want a rank per GPU; start more ranks, or hide the others with "
-                  "CUDA_VISIBLE_DEVICES"));
+    remark(
+        fmt::format("{} GPUs for {}, want a rank per GPU; start more ranks, or hide the others "
+                    "with CUDA_VISIBLE_DEVICES",
+                    first.gpus_seen, counted_text(ranks, "rank")));
   }
 
   void compare(const FigureCheck& check, double median, const Ranks& node) {
@@ -156,37 +161,42 @@ class Doctor {
     const RankFacts& worst =
         *std::ranges::min(low, {}, [&](const RankFacts* facts) { return facts->*check.value; });
     const Bound bound = bound_of(check, worst, median);
-    refuse(concat(names_of(low), ": ", check.name, " ", figure_text(worst.*check.value, check.unit),
-                  clock_text(check, worst), ", want at least ",
-                  figure_text(bound.least, check.unit), bound.reason, "; ", check.advice));
+    refuse(fmt::format("{}: {} {}{}, want at least {}{}; {}", names_of(low), check.name,
+                       figure_text(worst.*check.value, check.unit), clock_text(check, worst),
+                       figure_text(bound.least, check.unit), bound.reason, check.advice));
   }
 
   void examine_gpu(const RankFacts& facts) {
     const GpuState& gpu = facts.gpu_state;
     const std::string name = names_of({&facts});
     if (!gpu.unread.empty()) {
-      remark(concat(name, ": link, clocks and memory errors are not known: ", gpu.unread,
-                    "; in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
+      remark(
+          fmt::format("{}: link, clocks and memory errors are not known: {}; in a container set "
+                      "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+                      name, gpu.unread));
     }
     const bool is_known = gpu.pcie_generation > 0 && gpu.pcie_lanes > 0;
     if (is_known &&
         (gpu.pcie_generation < gpu.most_pcie_generation || gpu.pcie_lanes < gpu.most_pcie_lanes)) {
-      refuse(concat(name, ": PCIe generation ", gpu.pcie_generation, " x", gpu.pcie_lanes,
-                    ", want ", gpu.most_pcie_generation, " x", gpu.most_pcie_lanes,
-                    "; restart the node, then reseat the GPU"));
+      refuse(
+          fmt::format("{}: PCIe generation {} x{}, want {} x{}; restart the node, then reseat the "
+                      "GPU",
+                      name, gpu.pcie_generation, gpu.pcie_lanes, gpu.most_pcie_generation,
+                      gpu.most_pcie_lanes));
     }
     if (gpu.uncorrected_errors > 0) {
-      refuse(concat(
-          name, ": ",
-          counted_text(static_cast<int64_t>(gpu.uncorrected_errors), "uncorrected memory error"),
-          " (ECC), want 0; reset the GPU (nvidia-smi -r) and "
-          "have it replaced when they return"));
+      refuse(fmt::format(
+          "{}: {} (ECC), want 0; reset the GPU (nvidia-smi -r) and have it replaced when they "
+          "return",
+          name,
+          counted_text(static_cast<int64_t>(gpu.uncorrected_errors), "uncorrected memory error")));
     }
     for (const ThrottleReason& reason : kThrottleReasons) {
       if ((gpu.throttle_reasons & reason.bit) == 0) continue;
       troubles_.push_back({host_,
-                           concat(name, ": ", reason.name, " at ", gpu.sm_mhz, " of ",
-                                  gpu.most_sm_mhz, " MHz, want none; look at cooling and power"),
+                           fmt::format("{}: {} at {} of {} MHz, want none; look at cooling and "
+                                       "power",
+                                       name, reason.name, gpu.sm_mhz, gpu.most_sm_mhz),
                            reason.refuses});
     }
   }

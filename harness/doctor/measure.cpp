@@ -1,5 +1,6 @@
 #include "harness/doctor/measure.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -139,7 +140,7 @@ void measure_host(const Backend& host, int threads, World& world, RankFacts& fac
 void measure_output(const std::string& folder, RankFacts& facts) {
   fs::path place = fs::absolute(folder);
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
-  const fs::path path = place / concat(".bertha_doctor_", own_host(), "_", ::getpid());
+  const fs::path path = place / fmt::format(".bertha_doctor_{}_{}", own_host(), ::getpid());
   try {
     const Clock::time_point begin = Clock::now();
     write_new_file(path.string(), std::string(kOutputBytes, 'b'));
@@ -147,7 +148,7 @@ void measure_output(const std::string& folder, RankFacts& facts) {
     fs::remove(path);
     facts.output_free_bytes = static_cast<double>(fs::space(place).available);
   } catch (const std::exception& error) {
-    facts.output_trouble = concat("--output-dir ", folder, ": ", error.what());
+    facts.output_trouble = fmt::format("--output-dir {}: {}", folder, error.what());
   }
 }
 

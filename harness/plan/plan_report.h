@@ -1,18 +1,26 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/plan/cost_plan.h"
+#include "harness/plan/seq_lengths.h"
 #include "harness/plan/time_estimate.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 
 namespace bertha {
 
 /// All that `bertha plan` finds.
 struct PlanFacts {
+  PlanRequest request = {};
   CostPlan cost = {};
+  int64_t num_samples = 0;  // of data.train; 0 = not known
+  LengthHistogram lengths = {};
+  std::string lengths_source = {};
+  int64_t eval_seqs = 0;           // of an evaluation
+  std::string memory_limit = {};   // as written; "" = none
   int64_t memory_limit_bytes = 0;  // 0 = none
   std::optional<MemoryFit> fit = {};
   std::optional<TimeEstimate> time = {};  // none on a CPU and in f32
@@ -21,10 +29,7 @@ struct PlanFacts {
   bool fits() const { return memory_limit_bytes == 0 || cost.memory_bytes <= memory_limit_bytes; }
 };
 
-/// Of the names of facts.
-inline constexpr size_t kPlanColumns = 30;
-
-/// The figures for write_json_report().
-ReportJson plan_json(const PlanFacts& facts);
+/// The JSON also contains every key of the configuration, for `bertha scale`.
+Report report_of(const PlanFacts& facts);
 
 }  // namespace bertha

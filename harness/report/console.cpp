@@ -1,80 +1,84 @@
 #include "harness/report/console.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-constexpr int64_t kTimeColumns = 9;  // "12:34:56 " in front of every line
+constexpr int64_t kTimeColumns = 9;  // "12:34:56 " before every line
 
-/// A part of the line: in few letters, and in words; without any it is left out.
+/// A part of the line: in few letters, and in words. A part without words is left out.
 struct Field {
   int level = 0;  // 0 = always there; others as far as they fit, in this order
-  std::string brief;
-  std::string words;
+  std::string brief = {};
+  std::string words = {};
 };
 
+/// A figure in both forms, in the places of {}. Without `words`, `brief` serves for both.
+Field field(int level, const std::string& figure, const std::string& brief,
+            const std::string& words = "") {
+  const auto with = [&](const std::string& pattern) {
+    return fmt::format(fmt::runtime(pattern), figure);
+  };
+  return {level, with(brief), with(words.empty() ? brief : words)};
+}
+
+/// Left out if there is no figure.
+Field optional_field(int level, const std::optional<double>& figure, const std::string& brief,
+                     const std::string& words) {
+  return figure ? field(level, fixed_text(*figure, 3), brief, words) : Field{.level = level};
+}
+
 /// A number with three digits and a scale: five columns hold it.
-std::string scaled(double value) { return right_aligned(scaled_text(value), 5); }
+std::string scaled(double value) { return fmt::format("{:>5}", scaled_text(value)); }
+
+std::string ms(double value) { return fmt::format("{:>3}", ms_text(value)); }
 
 std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts) {
   const std::string last_step = grouped_text(facts.max_steps);
-  const std::string step = concat(
-      "step ", right_aligned(grouped_text(record.step), std::ssize(last_step)), "/", last_step);
-  const std::string eta = right_aligned(duration_text(record.eta_seconds), 6);
-  const auto times = [&](const char* forward, const char* backward, const char* exchange,
-                         const char* optimizer) {
-    const auto ms = [](double value) { return right_aligned(ms_text(value), 3); };
-    return concat("(data ", ms(record.data_wait_ms), forward, ms(record.forward_ms), backward,
-                  ms(record.backward_ms), exchange, ms(record.communication_ms), optimizer,
-                  ms(record.optimizer_ms), ")");
+  const auto times = [&](const char* pattern) {
+    return fmt::format(fmt::runtime(pattern), ms(record.data_wait_ms), ms(record.forward_ms),
+                       ms(record.backward_ms), ms(record.communication_ms),
+                       ms(record.optimizer_ms));
   };
-  const std::string loss = " " + right_aligned(fixed_text(record.mlm_loss, 3), 6);
-  const std::string accuracy = fixed_text(record.mlm_accuracy, 3);
-  const std::string rate = right_aligned(exponent_text(record.learning_rate), 6);
   const RankSummary& ranks = record.ranks;
 
   std::vector<Field> fields{
-      {0, step, step},
-      {0, "mlm" + loss, "mlm loss" + loss},
-      {1, "acc " + accuracy, "accuracy " + accuracy},
-      {5, figure_text("nsp", record.nsp_loss), figure_text("nsp loss", record.nsp_loss)},
-      {6, "lr " + rate, "learning rate " + rate},
-      {7, "norm " + scaled(record.gradient_norm), "gradient norm " + scaled(record.gradient_norm)}};
+      field(0, fmt::format("{:>{}}", grouped_text(record.step), last_step.size()),
+            "step {}/" + last_step),
+      field(0, fmt::format("{:>6}", fixed_text(record.mlm_loss, 3)), "mlm {}", "mlm loss {}"),
+      field(1, fixed_text(record.mlm_accuracy, 3), "acc {}", "accuracy {}"),
+      optional_field(5, record.nsp_loss, "nsp {}", "nsp loss {}"),
+      field(6, fmt::format("{:>6}", exponent_text(record.learning_rate)), "lr {}",
+            "learning rate {}"),
+      field(7, scaled(record.gradient_norm), "norm {}", "gradient norm {}")};
   if (record.skipped_steps > 0) {
-    fields.push_back({3, concat("skip ", record.skipped_steps),
-                      concat("skipped ", grouped_text(record.skipped_steps))});
+    fields.push_back({3, fmt::format("skip {}", record.skipped_steps),
+                      fmt::format("skipped {}", grouped_text(record.skipped_steps))});
   }
-  fields.push_back({8, right_aligned(ms_text(record.step_ms), 3) + " ms",
-                    right_aligned(ms_text(record.step_ms), 3) + " ms/step"});
-  fields.push_back({11, times(" fwd ", " bwd ", " comm ", " opt "),
-                    times(", forward ", ", backward ", ", exchange ", ", optimizer ")});
-  fields.push_back({2, scaled(record.seqs_per_second) + " seq/s",
-                    scaled(record.seqs_per_second) + " sequences/s"});
-  fields.push_back({9, scaled(record.tokens_per_second) + " tok/s",
-                    scaled(record.tokens_per_second) + " tokens/s"});
+  fields.push_back(field(8, ms(record.step_ms), "{} ms", "{} ms/step"));
+  fields.push_back({11, times("(data {} fwd {} bwd {} comm {} opt {})"),
+                    times("(data {}, forward {}, backward {}, exchange {}, optimizer {})")});
+  fields.push_back(field(2, scaled(record.seqs_per_second), "{} seq/s", "{} sequences/s"));
+  fields.push_back(field(9, scaled(record.tokens_per_second), "{} tok/s", "{} tokens/s"));
   if (facts.peak_flops_per_second > 0 && record.flops_per_second > 0) {
-    const std::string mfu =
-        concat("MFU ",
-               right_aligned(
-                   fixed_text(100 * record.flops_per_second / facts.peak_flops_per_second, 0), 2),
-               "%");
-    fields.push_back({4, mfu, mfu});
+    const double mfu = 100 * record.flops_per_second / facts.peak_flops_per_second;
+    fields.push_back(field(4, fmt::format("{:>2.0f}", mfu), "MFU {}%"));
   }
   if (ranks.power_watts > 0) {
-    fields.push_back({10, scaled(ranks.power_watts) + " W", scaled(ranks.power_watts) + " watts"});
+    fields.push_back(field(10, scaled(ranks.power_watts), "{} W", "{} watts"));
   }
   if (ranks.lowest_sm_mhz > 0) {
-    const std::string mhz = right_aligned(fixed_text(ranks.lowest_sm_mhz, 0), 4) + " MHz";
-    fields.push_back({12, mhz, mhz});
-    fields.push_back(
-        {13, bytes_text(record.memory_bytes), "memory " + bytes_text(record.memory_bytes)});
+    fields.push_back(field(12, fmt::format("{:>4.0f}", ranks.lowest_sm_mhz), "{} MHz"));
+    fields.push_back(field(13, bytes_text(record.memory_bytes), "{}", "memory {}"));
   }
-  fields.push_back({0, "end " + eta, "end in " + eta});
+  fields.push_back(
+      field(0, fmt::format("{:>6}", duration_text(record.eta_seconds)), "end {}", "end in {}"));
   return fields;
 }
 
@@ -106,54 +110,50 @@ std::string step_line(const StepRecord& record, const RunFacts& facts, int64_t c
 }
 
 std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns) {
-  const std::string step = "eval  step " + grouped_text(record.step);
   const std::string target =
-      target_accuracy > 0 ? concat(" (target ", fixed_text(target_accuracy, 4), ")") : "";
-  const std::string accuracy = fixed_text(record.mlm_accuracy, 4) + target;
-  const std::string loss = fixed_text(record.mlm_loss, 3);
-  const std::string time = fixed_text(record.seconds, 1) + " s";
-  return line_of({{0, step, step},
-                  {0, "acc " + accuracy, "accuracy " + accuracy},
-                  {1, "mlm " + loss, "mlm loss " + loss},
-                  {2, figure_text("nsp acc", record.nsp_accuracy),
-                   figure_text("nsp accuracy", record.nsp_accuracy)},
-                  {3, time, time}},
+      target_accuracy > 0 ? fmt::format(" (target {:.4f})", target_accuracy) : "";
+  return line_of({field(0, grouped_text(record.step), "eval  step {}"),
+                  field(0, fixed_text(record.mlm_accuracy, 4) + target, "acc {}", "accuracy {}"),
+                  field(1, fixed_text(record.mlm_loss, 3), "mlm {}", "mlm loss {}"),
+                  optional_field(2, record.nsp_accuracy, "nsp acc {}", "nsp accuracy {}"),
+                  field(3, fmt::format("{:.1f}", record.seconds), "{} s")},
                  columns);
 }
 
 std::string kernels_text(const KernelFacts& kernels) {
-  const std::string kinds = kernels.attention.empty() ? ""
-                                                      : concat(", attention ", kernels.attention,
-                                                               ", GELU GEMMs ", kernels.gelu_gemms);
+  const std::string kinds =
+      kernels.attention.empty()
+          ? ""
+          : fmt::format(", attention {}, GELU GEMMs {}", kernels.attention, kernels.gelu_gemms);
   return kinds + (kernels.graphs ? ", graphs" : "");
 }
 
 std::string start_line(const Config& config, const RunFacts& facts) {
   const TrainConfig& train = config.train;
   // What a constant answer scores is not known before the data are opened.
-  const std::string least = train.target_times_constant > 0 ? "at least " : "";
-  const std::string until =
+  const std::string accuracy =
       train.target_accuracy > 0
-          ? concat("to accuracy ", least, fixed_text(train.target_accuracy, 4), " or step ",
-                   grouped_text(facts.max_steps))
-          : concat("to step ", grouped_text(facts.max_steps));
+          ? fmt::format("accuracy {}{:.4f} or ", train.target_times_constant > 0 ? "at least " : "",
+                        train.target_accuracy)
+          : "";
   const std::string& fp8_gemms = facts.kernels.fp8_gemms;
-  const std::string fp8 = fp8_gemms.empty() ? "" : ", fp8 GEMMs " + fp8_gemms;
-  return concat(config.model.name, ", ", scaled_text(static_cast<double>(facts.parameters)),
-                " parameters, on ", facts.device, ", ", counted_text(facts.world_size, "rank"),
-                kernels_text(facts.kernels), fp8, "; ",
-                counted_text(config.train.global_batch_seqs, "sequence"), " per step, from step ",
-                grouped_text(facts.first_step), " ", until);
+  return fmt::format("{}, {} parameters, on {}, {}{}{}{}; {} per step, from step {} to {}step {}",
+                     config.model.name, scaled_text(static_cast<double>(facts.parameters)),
+                     facts.device, counted_text(facts.world_size, "rank"),
+                     kernels_text(facts.kernels), fp8_gemms.empty() ? "" : ", fp8 GEMMs ",
+                     fp8_gemms, counted_text(train.global_batch_seqs, "sequence"),
+                     grouped_text(facts.first_step), accuracy, grouped_text(facts.max_steps));
 }
 
 std::string data_line(const TrainConfig& train, const DataFacts& facts) {
   const std::string target =
       facts.target_accuracy > train.target_accuracy
-          ? concat("; target accuracy ", fixed_text(facts.target_accuracy, 4), ", ",
-                   scaled_text(train.target_times_constant), " times the best constant answer")
+          ? fmt::format("; target accuracy {:.4f}, {} times the best constant answer",
+                        facts.target_accuracy, scaled_text(train.target_times_constant))
           : "";
-  return concat(counted_text(facts.train_samples_per_epoch, "training sequence"), " per epoch, ",
-                grouped_text(facts.eval_samples), " for evaluation", target);
+  return fmt::format("{} per epoch, {} for evaluation{}",
+                     counted_text(facts.train_samples_per_epoch, "training sequence"),
+                     grouped_text(facts.eval_samples), target);
 }
 
 }  // namespace bertha

@@ -1,72 +1,11 @@
 #include "harness/report/metrics.h"
 
-#include <array>
-
 namespace bertha {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <class Record>
-struct Column {
-  const char* name;
-  double Record::*value;
-};
-
-constexpr std::array<Column<StepRecord>, 16> kStepColumns = {{
-    {"loss", &StepRecord::loss},
-    {"mlm_loss", &StepRecord::mlm_loss},
-    {"mlm_accuracy", &StepRecord::mlm_accuracy},
-    {"learning_rate", &StepRecord::learning_rate},
-    {"gradient_norm", &StepRecord::gradient_norm},
-    {"loss_scale", &StepRecord::loss_scale},
-    {"step_ms", &StepRecord::step_ms},
-    {"data_wait_ms", &StepRecord::data_wait_ms},
-    {"forward_ms", &StepRecord::forward_ms},
-    {"backward_ms", &StepRecord::backward_ms},
-    {"communication_ms", &StepRecord::communication_ms},
-    {"optimizer_ms", &StepRecord::optimizer_ms},
-    {"seqs_per_second", &StepRecord::seqs_per_second},
-    {"tokens_per_second", &StepRecord::tokens_per_second},
-    {"flops_per_second", &StepRecord::flops_per_second},
-    {"token_imbalance", &StepRecord::token_imbalance},
-}};
-
-// Runs of before have none of these.
-constexpr std::array<Column<RankSummary>, 6> kRankColumns = {{
-    {"slowest_rank_compute_ms", &RankSummary::slowest_compute_ms},
-    {"other_ranks_compute_ms", &RankSummary::others_compute_ms},
-    {"longest_data_wait_ms", &RankSummary::longest_wait_ms},
-    {"mean_data_wait_ms", &RankSummary::mean_wait_ms},
-    {"power_watts", &RankSummary::power_watts},
-    {"lowest_sm_mhz", &RankSummary::lowest_sm_mhz},
-}};
-
-constexpr std::array<Column<EvalRecord>, 4> kEvalColumns = {{
-    {"mlm_accuracy", &EvalRecord::mlm_accuracy},
-    {"mlm_loss", &EvalRecord::mlm_loss},
-    {"seconds", &EvalRecord::seconds},
-    {"seqs_per_second_since_last", &EvalRecord::seqs_per_second_since_last},
-}};
-
-template <class Record, size_t kCount>
-Json to_json(const Record& record, const std::array<Column<Record>, kCount>& columns) {
-  Json fields = {{"step", record.step}, {"samples", record.samples}};
-  for (const Column<Record>& column : columns) fields[column.name] = record.*column.value;
-  return fields;
-}
-
 Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
-
-void add_later_columns(const StepRecord& record, Json& fields) {
-  fields["skipped_steps"] = record.skipped_steps;
-  fields["spikes"] = record.spikes;
-  fields["fp8_saturated"] = record.fp8_saturated;
-  fields["memory_bytes"] = record.memory_bytes;
-  fields["slowest_rank"] = record.ranks.slowest;
-  fields["longest_waiting_rank"] = record.ranks.longest_waiting;
-  for (const auto& column : kRankColumns) fields[column.name] = record.ranks.*column.value;
-}
 
 }  // namespace
 
@@ -105,16 +44,48 @@ void MetricsFile::data(const DataFacts& facts) {
 }
 
 void MetricsFile::step(const StepRecord& record) {
-  Json fields = to_json(record, kStepColumns);
-  fields["nsp_loss"] = number_or_null(record.nsp_loss);
-  add_later_columns(record, fields);
-  write("step", fields);
+  const RankSummary& ranks = record.ranks;
+  write("step", {{"step", record.step},
+                 {"samples", record.samples},
+                 {"loss", record.loss},
+                 {"mlm_loss", record.mlm_loss},
+                 {"mlm_accuracy", record.mlm_accuracy},
+                 {"learning_rate", record.learning_rate},
+                 {"gradient_norm", record.gradient_norm},
+                 {"loss_scale", record.loss_scale},
+                 {"step_ms", record.step_ms},
+                 {"data_wait_ms", record.data_wait_ms},
+                 {"forward_ms", record.forward_ms},
+                 {"backward_ms", record.backward_ms},
+                 {"communication_ms", record.communication_ms},
+                 {"optimizer_ms", record.optimizer_ms},
+                 {"seqs_per_second", record.seqs_per_second},
+                 {"tokens_per_second", record.tokens_per_second},
+                 {"flops_per_second", record.flops_per_second},
+                 {"token_imbalance", record.token_imbalance},
+                 {"nsp_loss", number_or_null(record.nsp_loss)},
+                 {"skipped_steps", record.skipped_steps},
+                 {"spikes", record.spikes},
+                 {"fp8_saturated", record.fp8_saturated},
+                 {"memory_bytes", record.memory_bytes},
+                 {"slowest_rank", ranks.slowest},
+                 {"longest_waiting_rank", ranks.longest_waiting},
+                 {"slowest_rank_compute_ms", ranks.slowest_compute_ms},
+                 {"other_ranks_compute_ms", ranks.others_compute_ms},
+                 {"longest_data_wait_ms", ranks.longest_wait_ms},
+                 {"mean_data_wait_ms", ranks.mean_wait_ms},
+                 {"power_watts", ranks.power_watts},
+                 {"lowest_sm_mhz", ranks.lowest_sm_mhz}});
 }
 
 void MetricsFile::eval(const EvalRecord& record) {
-  Json fields = to_json(record, kEvalColumns);
-  fields["nsp_accuracy"] = number_or_null(record.nsp_accuracy);
-  write("eval", fields);
+  write("eval", {{"step", record.step},
+                 {"samples", record.samples},
+                 {"mlm_accuracy", record.mlm_accuracy},
+                 {"mlm_loss", record.mlm_loss},
+                 {"seconds", record.seconds},
+                 {"seqs_per_second_since_last", record.seqs_per_second_since_last},
+                 {"nsp_accuracy", number_or_null(record.nsp_accuracy)}});
 }
 
 void MetricsFile::event(const std::string& text) { write("event", {{"text", text}}); }

@@ -1,10 +1,11 @@
 #include "harness/report/rank_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -72,15 +73,15 @@ std::optional<std::string> RankWatch::slow_rank(const std::vector<RankTimes>& ra
   const double others_mhz = median_without(ranks, slowest, &RankTimes::sm_mhz);
   const std::string clocks =
       mhz > 0 && mhz < 0.95 * others_mhz
-          ? concat("; its SMs run at ", grouped_text(std::llround(mhz)),
-                   " MHz, those of the others at ", grouped_text(std::llround(others_mhz)))
+          ? fmt::format("; its SMs run at {} MHz, those of the others at {}",
+                        grouped_text(std::llround(mhz)), grouped_text(std::llround(others_mhz)))
           : "";
-  return concat(name_of_rank_(slow_rank_), " is slow: its forward and backward take ",
-                ms_text(found.slowest_compute_ms), " ms per step, ", fixed_text(times, 2),
-                " times the ", ms_text(found.others_compute_ms), " ms of the other",
-                ranks.size() > 2 ? "s' median" : "", ", in ", kSlowRecords,
-                " records in a row, and the others wait for it", clocks,
-                ". Look for other work on its machine, and run bertha doctor there");
+  return fmt::format(
+      "{} is slow: its forward and backward take {} ms per step, {:.2f} times the {} ms of the "
+      "other{}, in {} records in a row, and the others wait for it{}. Look for other work on its "
+      "machine, and run bertha doctor there",
+      name_of_rank_(slow_rank_), ms_text(found.slowest_compute_ms), times,
+      ms_text(found.others_compute_ms), ranks.size() > 2 ? "s' median" : "", kSlowRecords, clocks);
 }
 
 std::optional<std::string> RankWatch::data_wait(const std::vector<RankTimes>& ranks,
@@ -90,15 +91,15 @@ std::optional<std::string> RankWatch::data_wait(const std::vector<RankTimes>& ra
   waiting_records_ = share >= kMuchWaiting ? waiting_records_ + 1 : 0;
   if (waiting_records_ < kSlowRecords || named_data_) return {};
   named_data_ = true;
-  const std::string most =
-      ranks.size() == 1
-          ? ""
-          : concat(", ", name_of_rank_(found.longest_waiting), " for ",
-                   fixed_text(100 * found.longest_wait_ms / step_ms, 0), " %, the longest");
-  return concat("training waited for data during ", fixed_text(100 * share, 0),
-                " % of the time in ", kSlowRecords, " records in a row", most,
-                ". Move data.train to a faster disk, raise data.prefetch_steps, or give each rank "
-                "more cores; bertha bench loader measures the data pipeline alone");
+  const std::string most = ranks.size() == 1 ? ""
+                                             : fmt::format(", {} for {:.0f} %, the longest",
+                                                           name_of_rank_(found.longest_waiting),
+                                                           100 * found.longest_wait_ms / step_ms);
+  return fmt::format(
+      "training waited for data during {:.0f} % of the time in {} records in a row{}. Move "
+      "data.train to a faster disk, raise data.prefetch_steps, or give each rank more cores; "
+      "bertha bench loader measures the data pipeline alone",
+      100 * share, kSlowRecords, most);
 }
 
 }  // namespace bertha

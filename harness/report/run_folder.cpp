@@ -1,5 +1,7 @@
 #include "harness/report/run_folder.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -51,7 +53,8 @@ std::string environment_json(const StartRecord& record) {
 /// env.json, env.resume1.json, ...: what the start with this number, from 0, writes.
 std::string start_file(const std::string& run_dir, const char* stem, int64_t start,
                        const char* extension) {
-  return concat(run_dir, "/", stem, start == 0 ? "" : concat(".resume", start), extension);
+  const std::string resume = start == 0 ? "" : fmt::format(".resume{}", start);
+  return fmt::format("{}/{}{}{}", run_dir, stem, resume, extension);
 }
 
 /// Starts that this folder has on record.
@@ -76,8 +79,8 @@ std::string checkpoint_dir(const std::string& run_dir) { return run_dir + "/ckpt
 RunFolder open_run_folder(const RunPlace& place) {
   RunFolder folder{.path = place.run_dir};
   if (folder.path.empty()) {
-    folder.path =
-        concat(place.parent_dir, "/", place.run_name, place.job.empty() ? "" : "-", place.job);
+    folder.path = fmt::format("{}/{}{}{}", place.parent_dir, place.run_name,
+                              place.job.empty() ? "" : "-", place.job);
   }
   make_folder(folder.path, kAdvice);
   folder.lock = FileLock({.folder = folder.path,
@@ -99,8 +102,9 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
   std::error_code error;
   if (!fs::exists(logs, error) || fs::is_empty(logs, error)) return;
   int64_t number = 1;
-  while (fs::exists(concat(logs, ".superseded", number), error)) ++number;
-  const std::string aside = concat(logs, ".superseded", number);
+  const auto aside_as = [&] { return fmt::format("{}.superseded{}", logs, number); };
+  while (fs::exists(aside_as(), error)) ++number;
+  const std::string aside = aside_as();
   if (!error) fs::rename(logs, aside, error);
   if (error) {
     fail(ExitCode::kData, logs, ": cannot be renamed to ", aside, ": ", error.message(),
@@ -135,22 +139,22 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   const fs::path link = fs::path(parent_dir) / "latest";
   std::error_code error;
   if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link)) {
-    log_line(LogLevel::kWarning, concat(link.string(), " is no symlink; left as it is"));
+    log_line(LogLevel::kWarning, link.string() + " is no symlink; left as it is");
     return;
   }
   replace_link(link.string(), inside.string());
 }
 
 std::string node_log_path(const std::string& run_dir, const std::string& host) {
-  return concat(run_dir, "/logs/", host, ".log");
+  return fmt::format("{}/logs/{}.log", run_dir, host);
 }
 
 void start_node_log(const std::string& run_dir, const std::string& host, int64_t rank) {
   const auto file = std::make_shared<AppendFile>(node_log_path(run_dir, host));
   set_log_record([file, rank](LogLevel level, const std::string& text) {
     try {
-      file->append_line(concat(local_time_text(now_ms()), " [rank ", rank, "] ",
-                               kLevelNames[static_cast<size_t>(level)], ": ", text));
+      file->append_line(fmt::format("{} [rank {}] {}: {}", local_time_text(now_ms()), rank,
+                                    kLevelNames[static_cast<size_t>(level)], text));
     } catch (const Error&) {
       // The line is on the console; what else is written to the full disk reports it.
     }

@@ -1,27 +1,16 @@
 #include "harness/report/step_bench_report.h"
 
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "harness/report/console.h"
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
 constexpr size_t kNameColumns = 26;
-constexpr size_t kOperationColumns = 44;
-constexpr int64_t kFigureColumns = 11;
-constexpr int64_t kSpeedColumns = 16;
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
-
-std::string row(const std::string& name, const std::string& value) {
-  return fact_line(name, value, kNameColumns);
-}
-
-std::string figure(const std::string& text) { return right_aligned(text, kFigureColumns); }
 
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
@@ -31,64 +20,107 @@ double mean(const std::vector<double>& values) {
 double per_second(double amount, double ms) { return ms > 0 ? amount / ms * 1e3 : 0; }
 
 std::string share_text(double part, double whole) {
-  return whole > 0 ? fixed_text(100 * part / whole, 1) + " %" : "-";
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
 }
 
 std::string speed_text(const OperationRow& operation) {
   if (operation.flops > 0) {
     const double flops = per_second(operation.flops, operation.ms);
-    return flops < kTera ? fixed_text(flops / kGiga, 2) + " GFLOP/s"
-                         : fixed_text(flops / kTera, 2) + " TFLOP/s";
+    return flops < kTera ? fmt::format("{:.2f} GFLOP/s", flops / kGiga)
+                         : fmt::format("{:.2f} TFLOP/s", flops / kTera);
   }
-  if (operation.bytes > 0) {
-    return fixed_text(per_second(operation.bytes, operation.ms) / kGiga, 1) + " GB/s";
-  }
-  return "";
+  if (operation.bytes == 0) return "";
+  return fmt::format("{:.1f} GB/s", per_second(operation.bytes, operation.ms) / kGiga);
 }
 
-std::string operation_line(const OperationRow& operation, double step_ms) {
+/// path: of the operation in the JSON; "" = only in the text.
+void add_operation(const std::string& path, const OperationRow& operation, double step_ms,
+                   Report& report) {
+  const auto named = [&](const char* name) { return path.empty() ? "" : path + name; };
   const std::string speed = speed_text(operation);
-  return fact_line(
-      operation.name,
-      concat(figure(fixed_text(operation.calls, 1)), figure(fixed_text(operation.ms, 3)),
-             figure(share_text(operation.ms, step_ms)),
-             speed.empty() ? "" : right_aligned(speed, kSpeedColumns)),
-      kOperationColumns);
+  report.line("  {:<41} {:>11.1f}{:>11.3f}{:>11}{:>{}}", figure(named("name"), operation.name),
+              figure(named("calls_per_step"), operation.calls),
+              figure(named("ms_per_step"), operation.ms), share_text(operation.ms, step_ms), speed,
+              speed.empty() ? 0 : 16);
+  if (path.empty()) return;
+  report.put(path + "flops_per_step", operation.flops);
+  report.put(path + "bytes_per_step", operation.bytes);
 }
 
-std::string operations_text(const StepBenchReport& report) {
-  const double step_ms = mean(report.step_ms);
-  std::string title = "\noperations of rank 0";
-  title.resize(1 + kOperationColumns, ' ');
-  std::string text =
-      concat(title, figure("calls/step"), figure("ms/step"), figure("of step"), "\n");
-  double sum = 0;
-  for (const OperationRow& operation : report.operations) {
-    text += operation_line(operation, step_ms);
-    sum += operation.ms;
+void add_operations(const StepBenchReport& found, Report& report) {
+  const double step_ms = mean(found.step_ms);
+  report.line("\n{:<44}{:>11}{:>11}{:>11}", "operations of rank 0", "calls/step", "ms/step",
+              "of step");
+  OperationRow rest{.name = "copies, ranks, launches", .ms = step_ms};
+  for (size_t i = 0; i < found.operations.size(); ++i) {
+    add_operation(fmt::format("operations/{}/", i), found.operations[i], step_ms, report);
+    rest.ms -= found.operations[i].ms;
   }
-  return text + operation_line({.name = "copies, ranks, launches", .ms = step_ms - sum}, step_ms);
+  add_operation("", rest, step_ms, report);
 }
 
-std::string phases_text(const StepBenchReport& report) {
+void add_phases(const StepBenchReport& found, Report& report) {
   constexpr std::array<const char*, 4> kNames{"forward", "backward", "communication", "optimizer"};
-  const double step_ms = mean(report.step_ms);
-  std::string text = "\nphases of rank 0, mean\n";
+  const double step_ms = mean(found.step_ms);
+  const auto add = [&](const char* name, const Figure<double>& ms) {
+    report.row(name, "{:.3f} ms  {}", ms, share_text(ms.shown, step_ms));
+  };
+  report.line("\nphases of rank 0, mean");
   double sum = 0;
   for (size_t i = 0; i < kNames.size(); ++i) {
-    const double ms = report.phase_ms[i];
-    sum += ms;
-    text += row(kNames[i], concat(fixed_text(ms, 3), " ms  ", share_text(ms, step_ms)));
+    add(kNames[i], figure(fmt::format("phase_ms/{}", kNames[i]), found.phase_ms[i]));
+    sum += found.phase_ms[i];
   }
-  return text + row("between steps", concat(fixed_text(step_ms - sum, 3), " ms  ",
-                                            share_text(step_ms - sum, step_ms)));
+  add("between steps", figure("", step_ms - sum));
 }
 
-std::string utilization_text(const StepBenchReport& report, double utilization) {
-  if (report.peak_flops_per_second <= 0) return "unknown; give --peak-tflops";
-  return concat(fixed_text(100 * utilization, 1), " % of ",
-                fixed_text(report.peak_flops_per_second / kTera, 1), " TFLOP/s",
-                report.kernels.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
+void add_utilization(const StepBenchReport& found, double utilization, Report& report) {
+  constexpr const char* kName = "utilization (MFU)";
+  if (found.peak_flops_per_second > 0) {
+    report.row(kName, "{} % of {} TFLOP/s{}",
+               figure("utilization", utilization, [](double x) { return fixed_text(100 * x, 1); }),
+               figure("peak_flops_per_second", found.peak_flops_per_second,
+                      [](double x) { return fixed_text(x / kTera, 1); }),
+               found.kernels.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
+  } else {
+    report.row(kName, "unknown; give --peak-tflops");
+    report.put("utilization", nullptr);
+    report.put("peak_flops_per_second", nullptr);
+  }
+}
+
+void add_mean_step(const StepBenchReport& found, Report& report) {
+  const StepBenchRates rates = rates_of(found);
+  const auto ms = [&](const char* name, double value) {
+    return figure(fmt::format("step_ms/{}", name), value);
+  };
+  const auto ms_at = [&](const char* name, double share) {
+    return ms(name, percentile(found.step_ms, share));
+  };
+  report.row("sequences per step", "{:.1f}", figure("seqs_per_step", found.seqs_global));
+  report.row("tokens per step", "{:.1f}, fullest rank {:.1f}; masked {:.1f}",
+             figure("tokens_per_step", found.tokens_global),
+             figure("most_tokens_per_rank", found.most_tokens_per_rank),
+             figure("masked_per_step", found.masked_global));
+  report.row("step, median", "{:.3f} ms", ms_at("median", 0.5));
+  report.row("step, p10 to p90", "{:.3f} to {:.3f} ms", ms_at("p10", 0.1), ms_at("p90", 0.9));
+  report.row("step, mean", "{:.3f} ms", ms("mean", mean(found.step_ms)));
+  report.put("step_ms/all", found.step_ms);
+  report.row("sequences/s", "{}", figure("seqs_per_second", rates.seqs_per_second, scaled_text));
+  report.row("tokens/s", "{}", figure("tokens_per_second", rates.tokens_per_second, scaled_text));
+  report.row("model TFLOP/s per rank", "{}",
+             figure("model_flops_per_second_per_rank", rates.flops_per_second,
+                    [](double flops) { return fixed_text(flops / kTera, 3); }));
+  add_utilization(found, rates.utilization, report);
+  report.row("device memory, peak", "{} of {}",
+             figure("peak_memory_bytes", found.peak_memory_bytes, bytes_text),
+             figure("total_memory_bytes", found.total_memory_bytes, bytes_text));
+  if (found.joules_global > 0) {
+    const double watts = found.joules_global / (mean(found.step_ms) / 1e3);
+    report.row("energy", "{:.1f} J per step, {:.0f} W per GPU",
+               figure("joules_per_step", found.joules_global),
+               watts / static_cast<double>(found.ranks));
+  }
 }
 
 }  // namespace
@@ -105,94 +137,26 @@ StepBenchRates rates_of(const StepBenchReport& report) {
   return rates;
 }
 
-std::string step_bench_text(const StepBenchReport& report) {
-  const StepBenchRates rates = rates_of(report);
-  const auto ms_at = [&](double share) { return fixed_text(percentile(report.step_ms, share), 3); };
-  std::string text = concat("training step of ", report.model, ", ", report.gelu, " GELU, ",
-                            report.precision, ", ", counted_text(report.ranks, "rank"), ", ",
-                            report.device, kernels_text(report.kernels), "\n");
-  const std::string& fp8_gemms = report.kernels.fp8_gemms;
-  if (!fp8_gemms.empty()) text += row("fp8 GEMMs", fp8_gemms);
-  text += row("steps", concat(report.step_ms.size(), " timed after ", report.warmup_steps, ", ",
-                              counted_text(report.micro_batches, "micro-batch"), " each"));
-  text += row("sequences per step", fixed_text(report.seqs_global, 1));
-  text += row("tokens per step", concat(fixed_text(report.tokens_global, 1), ", fullest rank ",
-                                        fixed_text(report.most_tokens_per_rank, 1), "; masked ",
-                                        fixed_text(report.masked_global, 1)));
-  text += row("step, median", ms_at(0.5) + " ms");
-  text += row("step, p10 to p90", concat(ms_at(0.1), " to ", ms_at(0.9), " ms"));
-  text += row("step, mean", fixed_text(mean(report.step_ms), 3) + " ms");
-  text += row("sequences/s", scaled_text(rates.seqs_per_second));
-  text += row("tokens/s", scaled_text(rates.tokens_per_second));
-  text += row("model TFLOP/s per rank", fixed_text(rates.flops_per_second / kTera, 3));
-  text += row("utilization (MFU)", utilization_text(report, rates.utilization));
-  text += row("device memory, peak", concat(bytes_text(report.peak_memory_bytes), " of ",
-                                            bytes_text(report.total_memory_bytes)));
-  if (report.joules_global > 0) {
-    const double watts = report.joules_global / (mean(report.step_ms) / 1e3);
-    text += row("energy",
-                concat(fixed_text(report.joules_global, 1), " J per step, ",
-                       fixed_text(watts / static_cast<double>(report.ranks), 0), " W per GPU"));
-  }
-  text += row("training", concat("mean loss ", fixed_text(report.loss, 3), ", ",
-                                 counted_text(report.skipped_updates, "update"), " skipped"));
-  text += phases_text(report);
-  if (!report.operations.empty()) text += operations_text(report);
-  return text;
-}
-
-std::string step_bench_json(const StepBenchReport& report) {
-  using Json = nlohmann::ordered_json;
-  const StepBenchRates rates = rates_of(report);
-  Json json{{"model", report.model},
-            {"gelu", report.gelu},
-            {"device", report.device},
-            {"attention", report.kernels.attention},
-            {"gelu_gemms", report.kernels.gelu_gemms},
-            {"graphs", report.kernels.graphs},
-            {"fp8_gemms", report.kernels.fp8_gemms},
-            {"precision", report.precision},
-            {"ranks", report.ranks},
-            {"micro_batches_per_step", report.micro_batches},
-            {"warmup_steps", report.warmup_steps},
-            {"steps", report.step_ms.size()},
-            {"seqs_per_step", report.seqs_global},
-            {"tokens_per_step", report.tokens_global},
-            {"masked_per_step", report.masked_global},
-            {"most_tokens_per_rank", report.most_tokens_per_rank},
-            {"step_ms",
-             {{"median", percentile(report.step_ms, 0.5)},
-              {"p10", percentile(report.step_ms, 0.1)},
-              {"p90", percentile(report.step_ms, 0.9)},
-              {"mean", mean(report.step_ms)},
-              {"all", report.step_ms}}},
-            {"seqs_per_second", rates.seqs_per_second},
-            {"tokens_per_second", rates.tokens_per_second},
-            {"model_flops_per_second_per_rank", rates.flops_per_second},
-            {"peak_flops_per_second", nullptr},
-            {"utilization", nullptr},
-            {"phase_ms",
-             {{"forward", report.phase_ms[0]},
-              {"backward", report.phase_ms[1]},
-              {"communication", report.phase_ms[2]},
-              {"optimizer", report.phase_ms[3]}}},
-            {"peak_memory_bytes", report.peak_memory_bytes},
-            {"total_memory_bytes", report.total_memory_bytes},
-            {"loss", report.loss},
-            {"skipped_updates", report.skipped_updates}};
-  if (report.joules_global > 0) json["joules_per_step"] = report.joules_global;
-  if (report.peak_flops_per_second > 0) {
-    json["peak_flops_per_second"] = report.peak_flops_per_second;
-    json["utilization"] = rates.utilization;
-  }
-  for (const OperationRow& operation : report.operations) {
-    json["operations"].push_back({{"name", operation.name},
-                                  {"calls_per_step", operation.calls},
-                                  {"ms_per_step", operation.ms},
-                                  {"flops_per_step", operation.flops},
-                                  {"bytes_per_step", operation.bytes}});
-  }
-  return json.dump(2) + "\n";
+Report report_of(const StepBenchReport& found) {
+  Report report(kNameColumns);
+  report.line("training step of {}, {} GELU, {}, {}, {}{}", figure("model", found.model),
+              figure("gelu", word_of(found.gelu)), figure("precision", found.precision),
+              figure("ranks", found.ranks, counted("rank")), figure("device", found.device),
+              kernels_text(found.kernels));
+  report.put("attention", found.kernels.attention);
+  report.put("gelu_gemms", found.kernels.gelu_gemms);
+  report.put("graphs", found.kernels.graphs);
+  report.put("fp8_gemms", found.kernels.fp8_gemms);
+  if (!found.kernels.fp8_gemms.empty()) report.row("fp8 GEMMs", "{}", found.kernels.fp8_gemms);
+  report.row("steps", "{} timed after {}, {} each", figure("steps", found.step_ms.size()),
+             figure("warmup_steps", found.warmup_steps),
+             figure("micro_batches_per_step", found.micro_batches, counted("micro-batch")));
+  add_mean_step(found, report);
+  report.row("training", "mean loss {:.3f}, {} skipped", figure("loss", found.loss),
+             figure("skipped_updates", found.skipped_updates, counted("update")));
+  add_phases(found, report);
+  if (!found.operations.empty()) add_operations(found, report);
+  return report;
 }
 
 }  // namespace bertha

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/config/config.h"
+#include "harness/report/report.h"
 #include "harness/report/run_records.h"
 #include "kernels/base/figures.h"
 
@@ -24,7 +26,7 @@ struct OperationRow {
 struct StepBenchReport {
   // What ran.
   std::string model;
-  std::string gelu;  // "tanh" or "erf", as model.gelu
+  GeluForm gelu = GeluForm::kTanh;
   std::string device;
   KernelFacts kernels = {};
   std::string precision;  // "bf16", "bf16 with fp8 GEMMs"
@@ -58,9 +60,6 @@ struct StepBenchRates {
 };
 StepBenchRates rates_of(const StepBenchReport& report);
 
-/// The table for people.
-std::string step_bench_text(const StepBenchReport& report);
-/// The same figures, unrounded, as one JSON object with a newline at its end.
-std::string step_bench_json(const StepBenchReport& report);
+Report report_of(const StepBenchReport& found);
 
 }  // namespace bertha

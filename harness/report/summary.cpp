@@ -1,19 +1,18 @@
 #include "harness/report/summary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 #include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
 
-constexpr size_t kColumns = 16;  // of the names
-
-std::string row(const std::string& name, const std::string& value) {
-  return fact_line(name, value, kColumns);
+std::string row(const char* name, const std::string& value) {
+  return fmt::format("  {:<14}{}\n", name, value);
 }
 
 std::string accuracy_text(const std::optional<double>& accuracy) {
@@ -30,18 +29,21 @@ std::string verdict(const RunSummary& summary) {
 std::string command_after_miss(const RunSummary& summary) {
   const bool goes_on = summary.schedule_steps > summary.steps;
   const int64_t twice = 2 * summary.steps;
-  std::string words =
-      concat("bertha train --config ", shell_word(summary.config), " --output-dir ",
-             shell_word(summary.run_dir + (goes_on ? "" : concat("-", twice, "-steps"))),
-             // The run may have been asked to start from scratch, or from a checkpoint.
-             " --resume auto");
+  // The run may have been asked to start from scratch, or from a checkpoint.
+  std::string words = fmt::format(
+      "bertha train --config {} --output-dir {} --resume auto", shell_word(summary.config),
+      shell_word(summary.run_dir + (goes_on ? "" : fmt::format("-{}-steps", twice))));
   if (!goes_on) {
-    words += concat(" --max-steps ", twice);
-    if (summary.has_schedule_steps) words += concat(" --set optimizer.schedule_steps=", twice);
+    words += fmt::format(" --max-steps {}", twice);
+    if (summary.has_schedule_steps) {
+      words += fmt::format(" --set optimizer.schedule_steps={}", twice);
+    }
   } else if (summary.steps >= summary.max_steps) {
-    words += concat(" --max-steps ", std::min(twice, summary.schedule_steps));
+    words += fmt::format(" --max-steps {}", std::min(twice, summary.schedule_steps));
   }
-  if (summary.max_samples > 0) words += concat(" --max-samples ", 2 * summary.max_samples);
+  if (summary.max_samples > 0) {
+    words += fmt::format(" --max-samples {}", 2 * summary.max_samples);
+  }
   return words;
 }
 
@@ -50,8 +52,8 @@ std::string next_command(const RunSummary& summary) {
   if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
     return command_after_miss(summary);
   }
-  return concat("bertha eval --config ", shell_word(summary.config), " --checkpoint ",
-                shell_word(summary.checkpoint));
+  return fmt::format("bertha eval --config {} --checkpoint {}", shell_word(summary.config),
+                     shell_word(summary.checkpoint));
 }
 
 }  // namespace
@@ -81,19 +83,19 @@ std::string summary_text(const RunSummary& summary) {
   text += row("time", duration_text(summary.seconds));
   if (summary.seqs_per_second > 0) {
     text += row("throughput",
-                concat(scaled_text(summary.seqs_per_second), " sequences/s",
-                       summary.tokens_per_second > 0
-                           ? concat(", ", scaled_text(summary.tokens_per_second), " tokens/s")
-                           : ""));
+                fmt::format("{} sequences/s{}", scaled_text(summary.seqs_per_second),
+                            summary.tokens_per_second > 0
+                                ? ", " + scaled_text(summary.tokens_per_second) + " tokens/s"
+                                : ""));
   }
   if (summary.joules_per_sample) {
     const double joules = *summary.joules_per_sample * static_cast<double>(summary.samples);
-    text += row("energy", concat(grouped_text(std::llround(joules)), " J, ",
-                                 scaled_text(*summary.joules_per_sample),
-                                 " J per sample  (all GPUs, from the first step to the end, "
-                                 "evaluations included)"));
+    text += row("energy", fmt::format("{} J, {} J per sample  (all GPUs, from the first step to "
+                                      "the end, evaluations included)",
+                                      grouped_text(std::llround(joules)),
+                                      scaled_text(*summary.joules_per_sample)));
   }
-  text += row("logs", concat(summary.run_dir, "/metrics.jsonl, ", summary.run_dir, "/mllog"));
+  text += row("logs", fmt::format("{0}/metrics.jsonl, {0}/mllog", summary.run_dir));
   text += row("checkpoint", summary.checkpoint.empty() ? "none" : summary.checkpoint);
   if (!summary.checkpoint.empty()) text += row("next", next_command(summary));
   return text;

@@ -3,6 +3,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -16,7 +18,6 @@
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/joined.h"
 
 namespace bertha {
@@ -52,7 +53,8 @@ std::string cpu_model(const std::string& cpuinfo) {
   const std::string name = value_of(cpuinfo, "model name", ':');
   const std::string part = value_of(cpuinfo, "CPU part", ':');
   if (name != "unknown" || part == "unknown") return name;
-  return "CPU implementer " + value_of(cpuinfo, "CPU implementer", ':') + ", part " + part;
+  return fmt::format("CPU implementer {}, part {}", value_of(cpuinfo, "CPU implementer", ':'),
+                     part);
 }
 
 double number_in(const std::string& text) {
@@ -90,7 +92,7 @@ std::string caches_of(const fs::path& processor) {
   return joined(entries(processor / "cache", "index"), ", ", [](const fs::path& cache) {
     const std::string type = line_of(cache / "type");
     const std::string letter = type == "Data" ? "d" : type == "Instruction" ? "i" : "";
-    return concat("L", line_of(cache / "level"), letter, " ", line_of(cache / "size"));
+    return fmt::format("L{}{} {}", line_of(cache / "level"), letter, line_of(cache / "size"));
   });
 }
 
@@ -101,33 +103,17 @@ std::string network_below(const fs::path& classes) {
     for (const fs::path& port : entries(adapter / "ports", "")) {
       const std::string rate = line_of(port / "rate");
       if (line_of(port / "state").find("ACTIVE") != std::string::npos) {
-        ++ports[concat(line_of(port / "link_layer"), " ", rate)];
+        ++ports[line_of(port / "link_layer") + " " + rate];
       }
     }
   }
   for (const fs::path& interface : entries(classes / "net", "")) {
     const bool is_hardware = fs::exists(interface / "device");
     const double speed = number_in(line_of(interface / "speed"));  // -1 = unknown
-    if (is_hardware && speed > 0) ++ports[concat("Ethernet ", speed, " Mb/s")];
+    if (is_hardware && speed > 0) ++ports[fmt::format("Ethernet {:g} Mb/s", speed)];
   }
   return joined(ports, ", ",
-                [](const auto& port) { return concat(port.second, "x ", port.first); });
-}
-
-/// Calls `take` with the name and the value of every fact, in the order of the file.
-template <class Host, class Take>
-void for_each_fact(Host& host, const Take& take) {
-  take("name", host.host);
-  take("operating_system", host.operating_system);
-  take("kernel", host.kernel);
-  take("cpu_model", host.cpu_model);
-  take("sockets", host.sockets);
-  take("cores", host.cores);
-  take("logical_cpus", host.logical_cpus);
-  take("max_mhz", host.max_mhz);
-  take("caches", host.caches);
-  take("memory_bytes", host.memory_bytes);
-  take("network", host.network);
+                [](const auto& port) { return fmt::format("{}x {}", port.second, port.first); });
 }
 
 }  // namespace
@@ -171,13 +157,23 @@ std::string driver_version() {
 }
 
 void write_system_facts(const std::string& path, const SystemFacts& facts) {
-  Json host = Json::object();
-  for_each_fact(facts.host, [&](const char* name, const auto& value) { host[name] = value; });
+  const HostFacts& host = facts.host;
   Json versions = Json::object();
   for (const auto& [name, version] : facts.versions) versions[name] = version;
   const Json json = {{"nodes", facts.nodes},
                      {"ranks_per_node", facts.ranks_per_node},
-                     {"host", host},
+                     {"host",
+                      {{"name", host.host},
+                       {"operating_system", host.operating_system},
+                       {"kernel", host.kernel},
+                       {"cpu_model", host.cpu_model},
+                       {"sockets", host.sockets},
+                       {"cores", host.cores},
+                       {"logical_cpus", host.logical_cpus},
+                       {"max_mhz", host.max_mhz},
+                       {"caches", host.caches},
+                       {"memory_bytes", host.memory_bytes},
+                       {"network", host.network}}},
                      {"accelerator",
                       {{"name", facts.accelerator},
                        {"memory_bytes", facts.accelerator_memory_bytes},

@@ -1,14 +1,14 @@
 #include "harness/report/text_format.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <sstream>
 
-#include "kernels/base/error.h"
 #include "kernels/base/plural.h"
 
 namespace bertha {
@@ -17,19 +17,6 @@ namespace {
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 constexpr double kLongestDurationSeconds = 1000.0 * 86400.0;
-
-std::string printed(const char* format, int precision, double value) {
-  std::array<char, 400> text{};  // the longest double in %f has 309 digits before the point
-  std::snprintf(text.data(), text.size(), format, precision, value);
-  return text.data();
-}
-
-std::string two_units(int64_t big, char big_unit, int64_t small, char small_unit) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%lld%c%02lld%c", static_cast<long long>(big), big_unit,
-                static_cast<long long>(small), small_unit);
-  return text.data();
-}
 
 std::string three_digits(double value) {
   const double size = std::fabs(value);
@@ -62,18 +49,14 @@ std::string grouped_text(int64_t value) {
 }
 
 std::string counted_text(int64_t count, const std::string& noun) {
-  return grouped_text(count) + " " + plural(count, noun);
+  return fmt::format("{} {}", grouped_text(count), plural(count, noun));
 }
 
 std::string exponent_text(double value) {
   if (!std::isfinite(value)) return fixed_text(value, 0);
-  const std::string text = printed("%.*e", 1, value);
-  const size_t mark = text.find('e');
-  return text.substr(0, mark + 1) + std::to_string(std::atoi(text.c_str() + mark + 1));
-}
-
-std::string figure_text(const std::string& name, const std::optional<double>& figure) {
-  return figure ? name + " " + fixed_text(*figure, 3) : "";
+  const std::string text = fmt::format("{:.1e}", value);
+  const size_t mark = text.find('e') + 1;
+  return text.substr(0, mark) + std::to_string(std::atoi(text.c_str() + mark));
 }
 
 std::string duration_text(double seconds) {
@@ -82,10 +65,10 @@ std::string duration_text(double seconds) {
   const int64_t total = static_cast<int64_t>(std::llround(seconds));
   const int64_t minutes = total / 60;
   const int64_t hours = minutes / 60;
-  if (total < 60) return std::to_string(total) + "s";
-  if (minutes < 60) return two_units(minutes, 'm', total % 60, 's');
-  if (hours < 24) return two_units(hours, 'h', minutes % 60, 'm');
-  return two_units(hours / 24, 'd', hours % 24, 'h');
+  if (total < 60) return fmt::format("{}s", total);
+  if (minutes < 60) return fmt::format("{}m{:02}s", minutes, total % 60);
+  if (hours < 24) return fmt::format("{}h{:02}m", hours, minutes % 60);
+  return fmt::format("{}d{:02}h", hours / 24, hours % 24);
 }
 
 std::string ms_text(double ms) { return fixed_text(ms, std::fabs(ms) < 9.95 ? 1 : 0); }
@@ -98,7 +81,7 @@ std::string bytes_text(int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return concat(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
 std::string local_time_text(int64_t time_ms) {
@@ -114,15 +97,23 @@ int64_t columns_of(const std::string& text) {
   return std::ssize(text) - std::ranges::count_if(text, is_continuation);
 }
 
-std::string right_aligned(const std::string& text, int64_t columns) {
-  return std::string(static_cast<size_t>(std::max<int64_t>(columns - columns_of(text), 0)), ' ') +
-         text;
-}
-
-std::string fact_line(const std::string& name, const std::string& value, size_t columns) {
-  std::string label = "  " + name;
-  label.resize(std::max(label.size() + 1, columns), ' ');
-  return label + value + '\n';
+std::string wrapped_words(const std::string& text, int64_t columns, int64_t taken, int64_t margin) {
+  std::string wrapped;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    // "(default 10)" stays together.
+    if (std::string value; word == "(default" && words >> value) word += ' ' + value;
+    if (!wrapped.empty() && taken + 1 + columns_of(word) > columns) {
+      wrapped += fmt::format("\n{:{}}", "", margin);
+      taken = margin;
+    } else if (!wrapped.empty()) {
+      wrapped += ' ';
+      ++taken;
+    }
+    wrapped += word;
+    taken += columns_of(word);
+  }
+  return wrapped;
 }
 
 namespace {
@@ -132,21 +123,9 @@ std::string wrapped_line(const std::string& line, int64_t columns) {
   const size_t first = std::min(line.find_first_not_of(' '), line.size());
   const size_t second = line.find_first_not_of(' ', line.find("  ", first));
   const bool is_table = second <= static_cast<size_t>(columns / 2);
-  const std::string margin(is_table ? second : first + 2, ' ');
-  std::string text = line.substr(0, is_table ? second : first);
-  int64_t taken = columns_of(text);
-  std::istringstream words(line.substr(text.size()));
-  bool has_word = false;
-  for (std::string word; words >> word; has_word = true) {
-    if (has_word && taken + 1 + columns_of(word) > columns) {
-      text += "\n" + margin;
-      taken = std::ssize(margin);
-      has_word = false;
-    }
-    text += (has_word ? " " : "") + word;
-    taken += columns_of(word) + (has_word ? 1 : 0);
-  }
-  return text;
+  const std::string start = line.substr(0, is_table ? second : first);
+  return start + wrapped_words(line.substr(start.size()), columns, columns_of(start),
+                               static_cast<int64_t>(is_table ? second : first + 2));
 }
 
 }  // namespace
@@ -172,9 +151,10 @@ std::string aligned_text(const TextTable& table, CellAlignment alignment) {
   for (const auto& row : table) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string blanks(widths[i] - row[i].size(), ' ');
       if (i > 0) line += "  ";
-      line += i > 0 && alignment == CellAlignment::kRight ? blanks + row[i] : row[i] + blanks;
+      const bool is_right = i > 0 && alignment == CellAlignment::kRight;
+      line += is_right ? fmt::format("{:>{}}", row[i], widths[i])
+                       : fmt::format("{:<{}}", row[i], widths[i]);
     }
     text += line.erase(line.find_last_not_of(' ') + 1) + '\n';
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,10 @@ std::string grouped_text(int64_t value);
 
 /// "1 shard", "4,320 shards".
 std::string counted_text(int64_t count, const std::string& noun);
-
-/// "nsp loss 0.690"; "" where there is no such figure.
-std::string figure_text(const std::string& name, const std::optional<double>& figure);
+/// counted_text() of a noun, for Figure.
+inline auto counted(const std::string& noun) {
+  return [noun](int64_t count) { return counted_text(count, noun); };
+}
 
 /// "4.2e-4": a learning rate in few columns.
 std::string exponent_text(double value);
@@ -37,16 +37,14 @@ std::string bytes_text(int64_t bytes);
 
 /// Columns that UTF-8 text of letters one column wide takes in a terminal.
 int64_t columns_of(const std::string& text);
-/// Pads the text with blanks in front to that many columns; never cuts it.
-std::string right_aligned(const std::string& text, int64_t columns);
 
-/// "  steps       1,200": a line in which the value begins behind so many columns, or behind a
-/// blank where the name is longer.
-std::string fact_line(const std::string& name, const std::string& value, size_t columns);
+/// Words in lines of at most that many columns. The first line continues one in which `taken`
+/// columns are used; the others begin after `margin` blanks. A word that is longer than a line,
+/// such as a path, stays whole.
+std::string wrapped_words(const std::string& text, int64_t columns, int64_t taken, int64_t margin);
 
-/// Lines longer than that broken at blanks. Their rest stands below the second column of the line,
-/// which begins behind two blanks or more in its first half, or else two blanks further right. A
-/// word that is longer, such as a path, is left whole.
+/// Breaks longer lines. Their rest stands below the second column of the line, which begins after
+/// two blanks or more in its first half, or else two blanks further right.
 std::string wrapped_text(const std::string& text, int64_t columns);
 
 /// Rows of cells; the first row names the columns.

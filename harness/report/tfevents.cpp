@@ -1,12 +1,12 @@
 #include "harness/report/tfevents.h"
 
 #include <data/files/tensorflow.pb.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 
 #include "data/files/hashing.h"
 #include "harness/report/system_facts.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -25,9 +25,10 @@ std::string bytes_of(Word word) {
 
 std::string free_event_path(const std::string& folder) {
   const std::string stem =
-      concat(folder, "/events.out.tfevents.", now_ms() / 1000, ".", host_name());
+      fmt::format("{}/events.out.tfevents.{}.{}", folder, now_ms() / 1000, host_name());
   std::string path = stem;
-  for (int64_t start = 1; std::filesystem::exists(path); ++start) path = concat(stem, ".", start);
+  for (int64_t start = 1; std::filesystem::exists(path); ++start)
+    path = fmt::format("{}.{}", stem, start);
   return path;
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 #include "data/files/text_file.h"
@@ -7,8 +6,7 @@
 #include "harness/checkpoint/weight_source.h"
 #include "harness/comm/watchdog.h"
 #include "harness/config/run_plan.h"
-#include "harness/config/terminal.h"
-#include "harness/report/json_report.h"
+#include "harness/report/report.h"
 #include "harness/report/text_format.h"
 #include "harness/train/data_check.h"
 #include "harness/train/data_source.h"
@@ -35,48 +33,28 @@ void take_scales(const std::string& checkpoint, Bert& model) {
   model.set_scale_exponents(exponents);
 }
 
-/// What rank 0 reports.
-struct Verdict {
-  std::string checkpoint;
-  EvalResult result;
-  double constant_answer_accuracy;
-  double target_accuracy;  // 0 = none
-  bool missed;
-};
-
-void print(const Verdict& verdict) {
-  const EvalResult& result = verdict.result;
-  const std::string words = verdict.target_accuracy <= 0
-                                ? ""
-                                : concat("  (target ", fixed_text(verdict.target_accuracy, 4),
-                                         verdict.missed ? " missed)" : " reached)");
-  const std::string sentences =
-      result.nsp_accuracy
-          ? concat("next-sentence accuracy   ", fixed_text(*result.nsp_accuracy, 4), "\n")
-          : "";
-  std::printf(
-      "checkpoint               %s\n"
-      "sequences                %s\n"
-      "masked tokens            %s\n"
-      "masked-token accuracy    %.4f%s\n"
-      "masked-token loss        %.4f\n"
-      "%s"
-      "constant answer scores   %.4f\n",
-      printable(verdict.checkpoint).c_str(), grouped_text(result.seqs).c_str(),
-      grouped_text(result.masked_tokens).c_str(), result.mlm_accuracy, words.c_str(),
-      result.mlm_loss, sentences.c_str(), verdict.constant_answer_accuracy);
-}
-
-ReportJson to_json(const Verdict& verdict) {
-  const std::optional<double> sentences = verdict.result.nsp_accuracy;
-  return {{"checkpoint", verdict.checkpoint},
-          {"seqs", verdict.result.seqs},
-          {"masked_tokens", verdict.result.masked_tokens},
-          {"mlm_accuracy", verdict.result.mlm_accuracy},
-          {"mlm_loss", verdict.result.mlm_loss},
-          {"nsp_accuracy", sentences ? ReportJson(*sentences) : ReportJson()},
-          {"constant_answer_accuracy", verdict.constant_answer_accuracy},
-          {"target_accuracy", verdict.target_accuracy}};
+Report report_of(const std::string& checkpoint, const EvalResult& result,
+                 double constant_answer_accuracy, double target_accuracy) {
+  const bool missed = result.mlm_accuracy < target_accuracy;
+  const std::string target =
+      target_accuracy <= 0
+          ? ""
+          : fmt::format("  (target {:.4f} {})", target_accuracy, missed ? "missed" : "reached");
+  Report report(25, 0);
+  report.row("checkpoint", "{}", figure("checkpoint", checkpoint));
+  report.row("sequences", "{}", figure("seqs", result.seqs, grouped_text));
+  report.row("masked tokens", "{}", figure("masked_tokens", result.masked_tokens, grouped_text));
+  report.row("masked-token accuracy", "{:.4f}{}", figure("mlm_accuracy", result.mlm_accuracy),
+             target);
+  report.row("masked-token loss", "{:.4f}", figure("mlm_loss", result.mlm_loss));
+  report.put("nsp_accuracy", nullptr);
+  if (result.nsp_accuracy) {
+    report.row("next-sentence accuracy", "{:.4f}", figure("nsp_accuracy", *result.nsp_accuracy));
+  }
+  report.row("constant answer scores", "{:.4f}",
+             figure("constant_answer_accuracy", constant_answer_accuracy));
+  report.put("target_accuracy", target_accuracy);
+  return report;
 }
 
 }  // namespace
@@ -121,9 +99,8 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
       log_line(LogLevel::kWarning,
                "the data are synthetic (data.synthetic): accuracies mean nothing");
     }
-    const Verdict verdict{checkpoint, result, facts.constant_answer_accuracy, target, missed};
-    if (prints_text(json_path)) print(verdict);
-    write_json_report(json_path, "eval", code, to_json(verdict));
+    write_report(report_of(checkpoint, result, facts.constant_answer_accuracy, target), json_path,
+                 "eval", code);
   }
   return static_cast<int>(code);
 }

@@ -17,7 +17,7 @@ namespace bertha {
 int run_training(const Config& config, World& world, const RunInfo& info = {});
 
 /// Accuracy and losses of a checkpoint folder (ours or Hugging Face's) on data.eval.
-/// Rank 0 prints them and writes them to `json_path`, see write_json_report().
+/// Rank 0 prints them and writes them to `json_path`, see write_report().
 /// Returns kTargetMissed when train.target_accuracy is set and not reached.
 int run_evaluation(const Config& config, const std::string& checkpoint,
                    const std::string& json_path, World& world);

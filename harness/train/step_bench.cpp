@@ -222,7 +222,7 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   const std::unique_ptr<Transport> transport = world.make_transport();
   StepBenchReport report{
       .model = config.model.name,
-      .gelu = std::string(word_of(config.model.gelu)),
+      .gelu = config.model.gelu,
       .device = device.description(),
       .kernels = session.kernels,
       .precision = precision_text(session.io, config.train),

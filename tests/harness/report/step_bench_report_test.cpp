@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 namespace bertha {
 namespace {
 
@@ -13,7 +11,7 @@ using ::testing::Not;
 
 StepBenchReport example() {
   return {.model = "bert-large",
-          .gelu = "erf",
+          .gelu = GeluForm::kErf,
           .device = "a device",
           .kernels = {.attention = "grouped", .gelu_gemms = "library"},
           .precision = "bf16",
@@ -57,7 +55,7 @@ TEST(StepBenchRates, AreThoseOfTheMeanStep) {
 }
 
 TEST(StepBenchText, SaysWhatWasFound) {
-  const std::string text = step_bench_text(example());
+  const std::string text = report_of(example()).text();
   for (const char* const row : {
            "training step of bert-large, erf GELU, bf16, 8 ranks, a device, attention grouped, "
            "GELU GEMMs library\n",
@@ -87,14 +85,14 @@ TEST(StepBenchText, WithoutAPeakThereIsNoUtilization) {
   report.peak_flops_per_second = 0;
   report.joules_global = 0;
   report.operations.clear();
-  const std::string text = step_bench_text(report);
+  const std::string text = report_of(report).text();
   EXPECT_THAT(text, HasSubstr("utilization (MFU)       unknown; give --peak-tflops\n"));
   EXPECT_THAT(text, Not(HasSubstr("operations")));
   EXPECT_THAT(text, Not(HasSubstr("energy")));
 }
 
 TEST(StepBenchJson, HasTheSameFigures) {
-  const auto report = nlohmann::json::parse(step_bench_json(example()));
+  const ReportJson report = report_of(example()).json();
   EXPECT_EQ(report["step_ms"]["median"], 50.0);
   EXPECT_EQ(report["step_ms"]["all"].size(), 5U);
   EXPECT_EQ(report["ranks"], 8);
@@ -108,7 +106,7 @@ TEST(StepBenchJson, HasTheSameFigures) {
   EXPECT_EQ(report["operations"][1]["bytes_per_step"], 1e9);
   StepBenchReport unknown = example();
   unknown.peak_flops_per_second = 0;
-  EXPECT_TRUE(nlohmann::json::parse(step_bench_json(unknown))["utilization"].is_null());
+  EXPECT_TRUE(report_of(unknown).json().at("utilization").is_null());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "harness/doctor/diagnosis_text.h"
+#include "harness/doctor/diagnosis_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::healthy_job;
 using ::testing::Not;
 
 std::string text_of(const std::vector<RankFacts>& ranks) {
-  return diagnosis_text(diagnose(ranks), ranks);
+  return report_of(diagnose(ranks), ranks).text();
 }
 
 TEST(DiagnosisText, HasARowPerNodeWithItsLowestFigures) {
@@ -55,7 +55,7 @@ TEST(DiagnosisText, AloneThereIsNothingToCompareOrToLeaveOut) {
 TEST(DiagnosisJson, HasVerdictsTroublesAndFigures) {
   std::vector<RankFacts> ranks = healthy_job(2, 2);
   ranks[3].gpu_gemm_flops = 100e12;
-  const auto json = diagnosis_json(diagnose(ranks), ranks);
+  const auto json = report_of(diagnose(ranks), ranks).json();
   EXPECT_EQ(json["healthy"], false);
   EXPECT_EQ(json["nodes"][0]["healthy"], true);
   EXPECT_EQ(json["nodes"][1]["host"], "node1");

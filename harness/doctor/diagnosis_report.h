@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+
+#include "harness/doctor/diagnosis.h"
+#include "harness/report/report.h"
+
+namespace bertha {
+
+/// A table with a row per node, the lowest figure of its ranks in each column; a line per trouble;
+/// what to do next. The JSON has the facts of every rank.
+Report report_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks);
+
+}  // namespace bertha
