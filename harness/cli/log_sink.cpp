@@ -3,13 +3,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -57,12 +55,9 @@ std::streamsize PrintableOutput::xsputn(const char* text, std::streamsize size) 
 int PrintableOutput::sync() { return target_->pubsync(); }
 
 void print_table(const TextTable& table) {
-  const OutputSize size = output_size();
   const std::string text = aligned_text(table);
-  int64_t widest = 0;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) widest = std::max(widest, columns_of(line));
-  if (!size.is_terminal || widest <= size.columns) {
+  const std::optional<int64_t> columns = output_columns();
+  if (!columns || wrapped_text(text, *columns) == text) {
     std::cout << text;
     return;
   }

@@ -1,11 +1,12 @@
 #include "harness/cli/options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "kernels/base/error.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/parse_number.h"
 #include "kernels/base/shortened.h"
@@ -18,24 +19,9 @@ CLI::Validator check(Accepts accepts, const std::string& want) {
   const auto complaint = [accepts, want](const std::string& text) -> std::string {
     const std::optional<Number> number = parse_number<Number>(text);
     if (number && accepts(*number)) return "";
-    return concat("found \"", shortened(text), "\", want ", want);
+    return fmt::format("found \"{}\", want {}", shortened(text), want);
   };
   return CLI::Validator(complaint, "");
-}
-
-/// `doc` with the default in place of {}: "Steps to time (default 50)".
-template <class Number>
-std::string doc_with(std::string doc, Number value) {
-  const size_t at = doc.find("{}");
-  return at == std::string::npos ? doc : doc.replace(at, 2, concat(value));
-}
-
-/// An option of whole numbers of [low, high].
-Option whole(CLI::Option* option, int64_t low, int64_t high, bool open) {
-  const auto is_within = [low, high](int64_t number) { return number >= low && number <= high; };
-  const std::string want =
-      concat("a whole number, ", low, open ? " or more" : concat(" to ", high));
-  return Option(option->check(check<int64_t>(is_within, want))->type_name("N"));
 }
 
 template <class Text>
@@ -73,26 +59,21 @@ Option add_text(CLI::App& command, const std::string& names, std::vector<std::st
   return add_texts(command, names, value, type, doc);
 }
 
-Option add_count(CLI::App& command, const std::string& names, int64_t& value,
-                 const std::string& doc, int64_t low, int64_t high) {
-  return whole(command.add_option(names, value, doc_with(doc, value)), low, high, high == kNoLimit);
-}
-
-Option add_count(CLI::App& command, const std::string& names, uint64_t& value,
-                 const std::string& doc) {
-  return whole(command.add_option(names, value, doc_with(doc, value)), 0, kNoLimit, true);
-}
-
-Option add_count(CLI::App& command, const std::string& names, int& value, const std::string& doc,
-                 int low, int high) {
-  return whole(command.add_option(names, value, doc_with(doc, value)), low, high,
-               high == std::numeric_limits<int>::max());
+std::string doc_with(std::string doc, const std::string& value) {
+  const size_t at = doc.find("{}");
+  return at == std::string::npos ? doc : doc.replace(at, 2, value);
 }
 
 Option add_count(CLI::App& command, const std::string& names,
                  const std::function<void(int64_t)>& take, const std::string& doc, int64_t low,
                  int64_t high) {
-  return whole(command.add_option_function<int64_t>(names, take, doc), low, high, high == kNoLimit);
+  const auto is_within = [low, high](int64_t number) { return number >= low && number <= high; };
+  const bool is_open = high >= kMost<int>;
+  const std::string want =
+      fmt::format("a whole number, {} {}", low, is_open ? "or more" : fmt::format("to {}", high));
+  return Option(command.add_option_function<int64_t>(names, take, doc)
+                    ->check(check<int64_t>(is_within, want))
+                    ->type_name("N"));
 }
 
 Option add_number(CLI::App& command, const std::string& names, double& value,
@@ -100,12 +81,11 @@ Option add_number(CLI::App& command, const std::string& names, double& value,
   const auto accepts = [range](double number) {
     return (number > 0 || (range.with_zero && number == 0)) && number <= range.most;
   };
-  const bool open = std::isinf(range.most);
-  const std::string limit = open ? "" : concat(static_cast<int64_t>(range.most));
+  const std::string most = std::isinf(range.most) ? "" : fmt::format("{:.0f}", range.most);
   const std::string want = range.with_zero
-                               ? concat("a number from 0 to ", limit)
-                               : concat("a number above 0", open ? "" : ", up to ", limit);
-  return Option(command.add_option(names, value, doc_with(doc, value))
+                               ? "a number from 0 to " + most
+                               : "a number above 0" + (most.empty() ? "" : ", up to " + most);
+  return Option(command.add_option(names, value, doc_with(doc, fmt::format("{:g}", value)))
                     ->check(check<double>(accepts, want))
                     ->type_name("X"));
 }
@@ -121,7 +101,8 @@ void add_choice(CLI::App& command, const std::string& name, const std::vector<st
   const auto take_word = [name, words, shown, take](const std::string& given) {
     const auto found = std::find(words.begin(), words.end(), given);
     if (found == words.end()) {
-      throw CLI::ValidationError(name, concat("found \"", shortened(given), "\", want ", shown));
+      throw CLI::ValidationError(name,
+                                 fmt::format("found \"{}\", want {}", shortened(given), shown));
     }
     take(static_cast<size_t>(found - words.begin()));
   };

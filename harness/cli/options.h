@@ -1,10 +1,11 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include "harness/config/choices.h"
@@ -50,19 +51,25 @@ Option add_text(CLI::App& command, const std::string& names, std::vector<std::st
 // Numbers. What one has to be is not part of the help; the complaint about another value is
 // `found "2", want a number from 0 to 1`. {} in `doc` is what `value` holds now.
 
-inline constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+/// The largest value where no other limit is given.
+template <std::integral Number>
+inline constexpr int64_t kMost = std::numeric_limits<
+    std::conditional_t<sizeof(Number) < sizeof(int64_t), Number, int64_t>>::max();
 
-/// "--steps N": a whole number of [low, high].
-Option add_count(CLI::App& command, const std::string& names, int64_t& value,
-                 const std::string& doc, int64_t low = 0, int64_t high = kNoLimit);
-Option add_count(CLI::App& command, const std::string& names, uint64_t& value,
-                 const std::string& doc);
-Option add_count(CLI::App& command, const std::string& names, int& value, const std::string& doc,
-                 int low = 0, int high = std::numeric_limits<int>::max());
+/// `doc` with the default in place of {}: "Steps to time (default 50)".
+std::string doc_with(std::string doc, const std::string& value);
 
+/// "--steps N": a whole number of [low, high], which `take` gets.
 Option add_count(CLI::App& command, const std::string& names,
                  const std::function<void(int64_t)>& take, const std::string& doc, int64_t low,
                  int64_t high);
+template <std::integral Number>
+Option add_count(CLI::App& command, const std::string& names, Number& value, const std::string& doc,
+                 int64_t low = 0, int64_t high = kMost<Number>) {
+  return add_count(
+      command, names, [&value](int64_t number) { value = static_cast<Number>(number); },
+      doc_with(doc, std::to_string(value)), low, high);
+}
 
 /// "--masked-fraction X": a number from or above 0, up to `most`.
 struct Numbers {

@@ -3,12 +3,14 @@
 #include <optional>
 
 #include "data/format/manifest.h"
+#include "data/format/shard_names.h"
+#include "harness/checkpoint/weight_source.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
-#include "harness/cli/missing_inputs.h"
 #include "harness/cli/options.h"
 #include "harness/config/check.h"
 #include "harness/plan/plan_report.h"
+#include "harness/train/data_check.h"
 #include "harness/train/data_source.h"
 #include "harness/train/precision.h"
 
@@ -61,6 +63,71 @@ int64_t eval_seqs(const Config& config) {
   return config.eval.max_samples > 0 ? std::min(seqs, config.eval.max_samples) : seqs;
 }
 
+/// An input of a training run.
+struct Input {
+  const char* key;
+  const std::string& path;
+  const char* what_to_do;
+  bool is_file = false;
+};
+
+/// Sentences about inputs that a run would lack, each with what to do.
+struct MissingInputs {
+  std::vector<std::string> unset = {};  // keys without a path
+  std::vector<std::string> wrong = {};  // paths that do not exist, or are something else
+
+  /// Adds the error that `look` throws, if any.
+  void look_into(const char* key, const auto& look) {
+    try {
+      look();
+    } catch (const Error& error) {
+      wrong.push_back(fmt::format("{}: {}", key, error.what()));
+    }
+  }
+};
+
+void look_for(const Input& input, MissingInputs& missing) {
+  if (input.path.empty()) {
+    missing.unset.push_back(fmt::format("{} is not set; {}", input.key, input.what_to_do));
+  } else if (!fs::exists(input.path)) {
+    missing.wrong.push_back(
+        fmt::format("{}: {} does not exist; {}", input.key, input.path, input.what_to_do));
+  } else if (!input.is_file) {
+    missing.look_into(input.key, [&] { list_shards(input.path); });
+  } else if (fs::is_directory(input.path)) {
+    missing.wrong.push_back(fmt::format("{}: {} is a folder, want a file; {}", input.key,
+                                        input.path, input.what_to_do));
+  }
+}
+
+MissingInputs missing_inputs(const Config& config) {
+  constexpr const char* kMakeShards =
+      "make shards with `bertha data prepare` and name their folder";
+  const DataConfig& data = config.data;
+  MissingInputs missing;
+  if (!data.synthetic) {
+    look_for({"data.train", data.train, kMakeShards}, missing);
+    look_for({"data.eval", data.eval, kMakeShards}, missing);
+    look_for({"data.vocab", data.vocab,
+              "make one with `bertha data vocab` or name the published vocab.txt", true},
+             missing);
+    if (missing.unset.empty() && missing.wrong.empty()) {
+      missing.look_into("data", [&] { check_data(config, 0, 1, false); });
+    }
+  }
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (!checkpoint.init.empty()) {
+    missing.look_into("checkpoint.init", [&] { locate_weights(checkpoint.init); });
+  }
+  const bool is_named = checkpoint.resume != "auto" && checkpoint.resume != "never";
+  if (is_named && !fs::exists(checkpoint.resume)) {
+    missing.wrong.push_back(fmt::format(
+        "checkpoint.resume: {} does not exist; name a checkpoint, or write auto or never",
+        checkpoint.resume));
+  }
+  return missing;
+}
+
 int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
   const std::string& limit = options.gpu_memory;
   PlanFacts facts{.request = {.config = load_from_options(command).config, .ranks = options.ranks},
@@ -86,9 +153,8 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
     facts.time = estimate_time(request, facts.cost, facts.eval_seqs);
   }
   const MissingInputs missing = missing_inputs(config);
-  for (const auto* sentences : {&missing.unset, &missing.wrong}) {
-    facts.missing.insert(facts.missing.end(), sentences->begin(), sentences->end());
-  }
+  facts.missing = missing.unset;
+  facts.missing.insert(facts.missing.end(), missing.wrong.begin(), missing.wrong.end());
   const ExitCode code = !facts.fits()           ? ExitCode::kMemory
                         : missing.wrong.empty() ? ExitCode::kSuccess
                                                 : ExitCode::kData;

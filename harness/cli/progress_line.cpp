@@ -1,5 +1,7 @@
 #include "harness/cli/progress_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,7 +11,6 @@
 #include <utility>
 
 #include "harness/report/text_format.h"
-#include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
@@ -37,10 +38,7 @@ std::string progress_text(const ProgressView& view, int64_t columns) {
   std::string line = view.label + " ";
   if (view.total > 0) {
     const int64_t percent = 100 * std::min(view.done, view.total) / view.total;
-    line += concat(percent < 10    ? "  "
-                   : percent < 100 ? " "
-                                   : "",
-                   percent, "% ", amount(view.done), "/", amount(view.total));
+    line += fmt::format("{:>3}% {}/{}", percent, amount(view.done), amount(view.total));
   } else {
     line += amount(view.done);
   }

@@ -54,6 +54,9 @@ struct Key {
   Unit unit = Unit::kNone;
   Range range;  // numbers
   std::string_view doc;
+  /// Whether it changes what a model learns; not so of paths, speed, reports and the end of a run.
+  /// The contents of the shards are compared with those of a checkpoint elsewhere.
+  bool is_learned = true;
 };
 
 /// Every key, in the order of config.h.

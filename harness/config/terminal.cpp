@@ -17,7 +17,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Rows or columns that a variable states; 0 where it states none, or more than a terminal has.
+/// Columns that a variable states; 0 where it states none, or more than a terminal has.
 int64_t exported_size(const char* variable) {
   constexpr int64_t kMost = 10'000;
   const int64_t size = parse_number<int64_t>(environment(variable)).value_or(0);
@@ -52,18 +52,13 @@ int64_t log_columns() {
   return screen_columns().value_or(kInFiles);
 }
 
-OutputSize output_size() {
-  OutputSize size{.is_terminal = isatty(STDOUT_FILENO) == 1};
-  winsize found{};
-  if (size.is_terminal) ioctl(STDOUT_FILENO, TIOCGWINSZ, &found);  // leaves zeros where it fails
+std::optional<int64_t> output_columns() {
+  if (isatty(STDOUT_FILENO) != 1) return std::nullopt;
   // A shell that exports its size does so once: the terminal knows better after it was resized.
-  const auto first_known = [](int64_t now, const char* variable, int64_t otherwise) {
-    const int64_t exported = exported_size(variable);
-    return now > 0 ? now : exported > 0 ? exported : otherwise;
-  };
-  size.columns = first_known(found.ws_col, "COLUMNS", size.columns);
-  size.rows = first_known(found.ws_row, "LINES", size.rows);
-  return size;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const int64_t exported = exported_size("COLUMNS");
+  return exported > 0 ? exported : 80;
 }
 
 std::string printable(std::string_view text) {

@@ -21,13 +21,8 @@ std::optional<int64_t> screen_columns();
 /// Columns for lines of a log: those, or 160 in a file.
 int64_t log_columns();
 
-/// Of the terminal that is standard output, as it is now; elsewhere COLUMNS and LINES.
-struct OutputSize {
-  bool is_terminal = false;
-  int64_t columns = 80;
-  int64_t rows = 24;
-};
-OutputSize output_size();
+/// Columns of the terminal that is standard output, as it is now; none if it is not a terminal.
+std::optional<int64_t> output_columns();
 
 /// Untrusted text, made safe for a terminal: control characters except line ends and tabs are
 /// shown as \x1b and the like.

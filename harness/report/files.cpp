@@ -16,11 +16,6 @@
 namespace bertha {
 namespace {
 
-[[noreturn]] void fail_with_errno(const std::string& what, const std::string& path, int error) {
-  fail(ExitCode::kData, path, ": ", what, ": ", std::strerror(error),
-       "; free space or choose another folder with log.run_dir");
-}
-
 bool ends_inside_a_line(int descriptor) {
   const off_t end = ::lseek(descriptor, 0, SEEK_END);
   char last = '\n';
@@ -69,7 +64,8 @@ void AppendFile::write(std::string_view bytes) {
     if (written < 0) {
       const int error = errno;
       remove_last(written_bytes);
-      fail_with_errno("cannot write", path_, error);
+      fail(ExitCode::kData, path_, ": cannot write: ", std::strerror(error),
+           "; free space or choose another folder with log.run_dir");
     }
     written_bytes += written;
     bytes.remove_prefix(static_cast<size_t>(written));

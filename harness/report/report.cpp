@@ -16,8 +16,8 @@ std::string json_text(const ReportJson& json) {
 }  // namespace
 
 void print_text(const std::string& text) {
-  const OutputSize size = output_size();
-  std::cout << (size.is_terminal ? wrapped_text(text, size.columns) : text);
+  const std::optional<int64_t> columns = output_columns();
+  std::cout << (columns ? wrapped_text(text, *columns) : text);
 }
 
 void write_report(const Report& report, const std::string& json_path) {

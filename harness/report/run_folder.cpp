@@ -32,19 +32,12 @@ Json object_of(const RunInfo::Pairs& pairs) {
 }
 
 std::string environment_json(const StartRecord& record) {
-  const HostFacts host = read_host_facts();
   const int64_t start_ms = record.start_ms > 0 ? record.start_ms : now_ms();
   const Json facts = {{"started", local_time_text(start_ms)},
                       {"command_line", record.info.command_line},
                       {"git_hash", record.info.git_hash},
                       {"world_size", record.world_size},
-                      {"host",
-                       {{"name", host.host},
-                        {"operating_system", host.operating_system},
-                        {"kernel", host.kernel},
-                        {"cpu_model", host.cpu_model},
-                        {"logical_cpus", host.logical_cpus},
-                        {"memory_bytes", host.memory_bytes}}},
+                      {"host", host_json(read_host_facts())},
                       {"versions", object_of(record.info.versions)},
                       {"environment", object_of(record.info.environment)}};
   return facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -130,7 +130,7 @@ HostFacts read_host_facts(const std::string& root) {
   const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
   const fs::path processors = root + "/sys/devices/system/cpu";
   HostFacts facts{
-      .host = host_name(),
+      .name = host_name(),
       .operating_system = value_of(root + "/etc/os-release", "PRETTY_NAME", '='),
       .kernel = named ? std::string(names.sysname) + " " + names.release : "unknown",
       .cpu_model = cpu_model(root + "/proc/cpuinfo"),
@@ -156,24 +156,17 @@ std::string driver_version() {
   return "";
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, name, operating_system, kernel, cpu_model, sockets,
+                                   cores, logical_cpus, max_mhz, caches, memory_bytes, network)
+
+nlohmann::json host_json(const HostFacts& facts) { return facts; }
+
 void write_system_facts(const std::string& path, const SystemFacts& facts) {
-  const HostFacts& host = facts.host;
   Json versions = Json::object();
   for (const auto& [name, version] : facts.versions) versions[name] = version;
   const Json json = {{"nodes", facts.nodes},
                      {"ranks_per_node", facts.ranks_per_node},
-                     {"host",
-                      {{"name", host.host},
-                       {"operating_system", host.operating_system},
-                       {"kernel", host.kernel},
-                       {"cpu_model", host.cpu_model},
-                       {"sockets", host.sockets},
-                       {"cores", host.cores},
-                       {"logical_cpus", host.logical_cpus},
-                       {"max_mhz", host.max_mhz},
-                       {"caches", host.caches},
-                       {"memory_bytes", host.memory_bytes},
-                       {"network", host.network}}},
+                     {"host", host_json(facts.host)},
                      {"accelerator",
                       {{"name", facts.accelerator},
                        {"memory_bytes", facts.accelerator_memory_bytes},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +11,7 @@ namespace bertha {
 /// This machine. A fact that the system does not give is "unknown", "" where there may be none, or
 /// 0.
 struct HostFacts {
-  std::string host;
+  std::string name;
   std::string operating_system;  // "Debian GNU/Linux 12 (bookworm)"
   std::string kernel;
   std::string cpu_model;
@@ -26,6 +27,8 @@ struct HostFacts {
 /// Read below `root`, which tests point elsewhere.
 HostFacts read_host_facts(const std::string& root = "");
 std::string host_name();
+/// Every fact under its name.
+nlohmann::json host_json(const HostFacts& facts);
 
 /// What a run ran on, as system.json in its folder keeps it.
 struct SystemFacts {

@@ -14,7 +14,11 @@
 namespace bertha {
 namespace {
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+/// Columns that UTF-8 text of letters one column wide takes in a terminal.
+int64_t columns_of(const std::string& text) {
+  return std::ranges::count_if(
+      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
 
 constexpr double kLongestDurationSeconds = 1000.0 * 86400.0;
 
@@ -91,10 +95,6 @@ std::string local_time_text(int64_t time_ms) {
   std::array<char, 64> text{};
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S%z", &parts);
   return text.data();
-}
-
-int64_t columns_of(const std::string& text) {
-  return std::ssize(text) - std::ranges::count_if(text, is_continuation);
 }
 
 std::string wrapped_words(const std::string& text, int64_t columns, int64_t taken, int64_t margin) {

@@ -35,9 +35,6 @@ std::string ms_text(double ms);
 /// "1.5 KiB", "80.0 GiB"; whole bytes below a KiB.
 std::string bytes_text(int64_t bytes);
 
-/// Columns that UTF-8 text of letters one column wide takes in a terminal.
-int64_t columns_of(const std::string& text);
-
 /// Words in lines of at most that many columns. The first line continues one in which `taken`
 /// columns are used; the others begin after `margin` blanks. A word that is longer than a line,
 /// such as a path, stays whole.
