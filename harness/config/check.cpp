@@ -125,14 +125,14 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
 }
 
 void check_optimizer(const Config& config, std::vector<std::string>& errors) {
-  const GradientSpike spike = config.optimizer.gradient_spike;
-  if (spike != GradientSpike::kWarn && config.optimizer.clip == ClipTime::kBefore) {
+  const SpikeRule spike = config.optimizer.gradient_spike;
+  if (spike != SpikeRule::kWarn && config.optimizer.clip == ClipTime::kBefore) {
     errors.push_back(
         concat("optimizer.gradient_spike = ", word_of(spike),
                " finds no spike with optimizer.clip = before, which limits each rank's norm before "
                "it is known; write optimizer.clip: after"));
   }
-  if (spike == GradientSpike::kRewind && config.checkpoint.every_steps == 0) {
+  if (spike == SpikeRule::kRewind && config.checkpoint.every_steps == 0) {
     errors.push_back(
         "optimizer.gradient_spike = rewind goes back to checkpoints, and "
         "checkpoint.every_steps = 0 makes none; write how many steps it may go back");
@@ -148,7 +148,7 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
         "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
         "mlperf.division: open");
   }
-  if (config.optimizer.gradient_spike != GradientSpike::kWarn) {
+  if (config.optimizer.gradient_spike != SpikeRule::kWarn) {
     errors.push_back(
         concat("optimizer.gradient_spike = ", word_of(config.optimizer.gradient_spike),
                " leaves out updates, which the closed division does not; write mlperf.division: "

@@ -9,6 +9,7 @@
 #include "data/pipeline/sample_order.h"
 #include "kernels/base/cuda/cuda_devices.h"
 #include "kernels/cuda/cuda_options.h"
+#include "kernels/ops/lamb_state.h"
 
 namespace bertha {
 
@@ -44,8 +45,7 @@ constexpr auto words(Precision) { return make_words("auto", "fp32", "bf16", "fp1
 enum class ClipTime : uint8_t { kAfter, kBefore };
 constexpr auto words(ClipTime) { return make_words("after", "before"); }
 
-enum class GradientSpike : uint8_t { kWarn, kSkip, kRewind };
-constexpr auto words(GradientSpike) { return make_words("warn", "skip", "rewind"); }
+constexpr auto words(SpikeRule) { return make_words("warn", "skip", "rewind"); }
 
 /// Which tensors get weight decay and the trust ratio, and whether query, key and value, which are
 /// one tensor here, are one or three parameters there: each has a trust ratio of its own.

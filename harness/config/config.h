@@ -78,7 +78,7 @@ struct OptimizerConfig {
   double weight_decay = 0.01;
   double max_gradient_norm = 1.0;  // 0 = no clipping
   ClipTime clip = ClipTime::kAfter;
-  GradientSpike gradient_spike = GradientSpike::kWarn;
+  SpikeRule gradient_spike = SpikeRule::kWarn;
   DecayRule decay_rule = DecayRule::kReference;
   bool trust_ratio = true;  // false = AdamW
   LossScaling loss_scale = LossScaling::kOff;

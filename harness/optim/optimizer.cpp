@@ -26,8 +26,8 @@ View bucket_of(const View& flat, const Bucket& bucket) {
 Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, const ParamTable& table,
                      Parts parts)
     : parts_(parts),
-      settings_(std::make_unique<LambSettings>(make_lamb_settings(config, schedule_steps))),
       config_(config),
+      rules_(lamb_prepare_rules(config, schedule_steps)),
       plan_(make_shard_plan(table,
                             {.shard = shard(),
                              .shards = shard_count(),
@@ -49,7 +49,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
   sum_of_squares_ = take(DType::kF64, {1});
   clip_factor_ = take(DType::kF32, {1});
   state_ = take(DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
-  if (clips_before()) {
+  if (clips_before_reduction(config_)) {
     scaled_sums_ = parts.collectives->make_scaled_sums(device, gradients_.bytes());
   }
   computed_ = device.make_event();
@@ -59,8 +59,6 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
 }
 
 Optimizer::~Optimizer() = default;
-
-bool Optimizer::clips_before() const { return settings_->clip == ClipPoint::kBeforeReduction; }
 
 View Optimizer::take(DType dtype, std::initializer_list<int64_t> extents) {
   buffers_.push_back(parts_.device->allocate(View(nullptr, dtype, extents).bytes()));
@@ -79,7 +77,7 @@ View Optimizer::own_slot_of(const View& flat, const Bucket& bucket) const {
 void Optimizer::clear_moments_and_state() {
   parts_.ops->run(Fill{.values = m_});
   parts_.ops->run(Fill{.values = v_});
-  const LambState fresh{.loss_scale = settings_->initial_loss_scale};
+  const LambState fresh{.loss_scale = initial_loss_scale(config_)};
   parts_.device->copy(*parts_.stream, state_.data, &fresh, sizeof(fresh));
   parts_.stream->wait_on_host();
 }
@@ -108,7 +106,7 @@ void Optimizer::find_clip_factor() {
       ClipFactor{.gradient_sum_of_squares = sum_of_squares_,
                  .state = state_,
                  .factor = clip_factor_,
-                 .max_gradient_norm = settings_->max_gradient_norm / parts_.collectives->size()});
+                 .max_gradient_norm = config_.max_gradient_norm / parts_.collectives->size()});
 }
 
 void Optimizer::reduce_scaled_buckets() {
@@ -141,7 +139,7 @@ void Optimizer::reduce_buckets(int64_t from_element) {
   while (unreduced_buckets_ > 0 && plan_.buckets[unreduced_buckets_ - 1].begin >= from_element) {
     const Bucket& bucket = plan_.buckets[--unreduced_buckets_];
     const View gradient = bucket_of(gradients_, bucket);
-    if (clips_before()) {
+    if (clips_before_reduction(config_)) {
       parts_.ops->run(ClipLocal{.gradient = gradient, .factor = clip_factor_});
     }
     order(*parts_.stream, *parts_.collectives, *computed_);
@@ -183,16 +181,8 @@ void Optimizer::await_weights(int64_t end_element) const {
 }
 
 void Optimizer::prepare() {
-  const bool clips_here = settings_->clip == ClipPoint::kAfterReduction;
   parts_.ops->run(
-      LambPrepare{.state = state_,
-                  .gradient_sum_of_squares = sum_of_squares_,
-                  .rules = {.schedule = settings_->schedule,
-                            .loss_scale = settings_->loss_scale,
-                            .beta_1 = config_.beta_1,
-                            .beta_2 = config_.beta_2,
-                            .max_gradient_norm = clips_here ? settings_->max_gradient_norm : 0.0,
-                            .spikes = settings_->spikes}});
+      LambPrepare{.state = state_, .gradient_sum_of_squares = sum_of_squares_, .rules = rules_});
 }
 
 void Optimizer::advance_moments() {
@@ -272,11 +262,11 @@ void Optimizer::publish_master() {
 }
 
 void Optimizer::gradients_final(int64_t from_element) {
-  clips_before() ? add_squares(from_element) : reduce_buckets(from_element);
+  clips_before_reduction(config_) ? add_squares(from_element) : reduce_buckets(from_element);
 }
 
 void Optimizer::reduce_gradients() {
-  if (clips_before()) {
+  if (clips_before_reduction(config_)) {
     add_squares(0);
     find_clip_factor();
   }

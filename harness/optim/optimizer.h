@@ -9,11 +9,10 @@
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
 #include "kernels/collectives.h"
+#include "kernels/ops/lamb.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {
-
-struct LambSettings;
 
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
@@ -88,7 +87,6 @@ class Optimizer {
  private:
   /// A single shard is the flat buffer itself.
   bool is_sharded() const { return shard_count() > 1; }
-  bool clips_before() const;
   View take(DType dtype, std::initializer_list<int64_t> extents);
   View slice_of(const View& shard, const Bucket& bucket) const;
   /// This rank's part of a bucket, where it lies in the flat buffer.
@@ -110,8 +108,8 @@ class Optimizer {
   void apply_and_gather();
 
   Parts parts_;
-  std::unique_ptr<const LambSettings> settings_;
   OptimizerConfig config_;
+  LambPrepareRules rules_;
   ShardPlan plan_;
   int64_t table_elements_;
   std::vector<Buffer> buffers_;                            // of the views that follow

@@ -118,7 +118,7 @@ int finish_run(Training& training, Stop stop) {
         training,
         concat(lamb.most_skips_in_a_row,
                " updates in a row were skipped: their gradient was not finite",
-               run.config.optimizer.gradient_spike != GradientSpike::kWarn ? " or its norm a spike."
+               run.config.optimizer.gradient_spike != SpikeRule::kWarn ? " or its norm a spike."
                                                                            : "."));
   }
 

@@ -67,7 +67,7 @@ Findings examine(Lifecycle& lifecycle, Run& run, const StepScalars& scalars, int
 }
 
 bool goes_back(const Run& run) {
-  return run.config.optimizer.gradient_spike == GradientSpike::kRewind;
+  return run.config.optimizer.gradient_spike == SpikeRule::kRewind;
 }
 
 Stop stop_of_this_rank(const Lifecycle& lifecycle, Run& run) {

@@ -13,7 +13,7 @@ namespace {
 /// The device counts spikes; the log describes the last one, and says how many there were.
 void warn_of_spikes(const Telemetry& telemetry, const Run& run, const LambState& lamb,
                     int64_t spikes) {
-  const bool warns = run.config.optimizer.gradient_spike == GradientSpike::kWarn;
+  const bool warns = run.config.optimizer.gradient_spike == SpikeRule::kWarn;
   const double norm = static_cast<double>(lamb.last_spike_norm);
   const double usual = static_cast<double>(lamb.last_spike_usual);
   telemetry.reporter->warning(concat(

@@ -28,13 +28,6 @@ struct LossScalePolicy {
   int64_t growth_interval_steps = 2000;
 };
 
-/// What becomes of an update whose gradient norm is a spike, see spike_of() in lamb_rules.h.
-enum class SpikeRule : uint8_t {
-  kCount,  // it is made
-  kSkip,   // it is left out
-  kHold,   // it is left out, and so are all after it, until the host puts an earlier state back
-};
-
 /// The numbers of LambPrepare, of which one thread of a device computes an update's scalars.
 struct LambPrepareRules {
   LrSchedule schedule;
@@ -42,7 +35,7 @@ struct LambPrepareRules {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double max_gradient_norm = 1.0;
-  SpikeRule spikes = SpikeRule::kCount;
+  SpikeRule spikes = SpikeRule::kWarn;
 };
 
 /// Turns the global gradient norm into this update's scalars: skip or step, learning rate, clip

@@ -111,7 +111,7 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   const double scale = static_cast<double>(state.loss_scale);
   const double norm = std::sqrt(gradient_sum_of_squares) / scale;
   state.gradient_norm = static_cast<float>(norm);
-  if (rules.spikes == SpikeRule::kHold && state.last_spike_step > 0) {
+  if (rules.spikes == SpikeRule::kRewind && state.last_spike_step > 0) {
     state.skip = 1;  // no row of skips: this state will be thrown away
     state.skipped_steps += 1;
     return;
@@ -120,7 +120,7 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
     record_overflow(state, rules.loss_scale);
     return;
   }
-  if (spike_of(state, norm) && rules.spikes != SpikeRule::kCount) {
+  if (spike_of(state, norm) && rules.spikes != SpikeRule::kWarn) {
     record_skipped_step(state);
     return;
   }

@@ -6,6 +6,13 @@ namespace bertha {
 
 // Types that the operations of lamb.h share with checkpoints and with the layout of shards.
 
+/// What becomes of an update whose gradient norm is a spike, see spike_of() in lamb_rules.h.
+enum class SpikeRule : uint8_t {
+  kWarn,    // it is made
+  kSkip,    // it is left out
+  kRewind,  // it is left out, and so are all after it, until the host restores an earlier state
+};
+
 /// The optimizer's counters and per-step scalars. Plain data; lives in device memory, so that a
 /// training step reads nothing back. One instance per optimizer, the same on every rank.
 struct LambState {

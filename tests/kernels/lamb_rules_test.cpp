@@ -159,7 +159,7 @@ TEST(Spikes, ASkippedOneLeavesTheLossScaleAndItsIntervalAlone) {
 TEST(Spikes, OneThatIsHeldHoldsEverythingUntilAnEarlierStateIsBack) {
   const LambState before = used_to_norms_of_2();
   LambPrepareRules rules = skipping();
-  rules.spikes = SpikeRule::kHold;
+  rules.spikes = SpikeRule::kRewind;
   LambState state = before;
   prepare_update(state, 4.0, rules);
   EXPECT_EQ(state.skip, 0);

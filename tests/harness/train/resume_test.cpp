@@ -22,11 +22,11 @@ Config of_schedule(int64_t steps) {
 
 /// What the optimizer remembers after this many updates of a run.
 LambState after(int64_t updates, const Config& config) {
-  const LambSettings settings =
-      make_lamb_settings(config.optimizer, make_run_plan(config).schedule_steps);
+  const LambPrepareRules rules =
+      lamb_prepare_rules(config.optimizer, make_run_plan(config).schedule_steps);
   LambState state;
   state.successful_steps = updates;
-  state.learning_rate = static_cast<float>(scheduled_learning_rate(settings.schedule, updates - 1));
+  state.learning_rate = static_cast<float>(scheduled_learning_rate(rules.schedule, updates - 1));
   return state;
 }
 
