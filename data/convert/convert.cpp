@@ -53,7 +53,7 @@ std::vector<int64_t> firsts_of_shards(const ConvertOptions& options, const Seque
 ShardJob job_of(const ConvertOptions& options, const SequenceFiles& files) {
   ShardJob job = job_of_source(
       options.source, files, options.output_dir,
-      options.num_shards > 0 ? numbered_names(options.num_shards) : converted_names(files));
+      options.num_shards > 0 ? shard_names(options.num_shards) : converted_names(files));
   job.seed = options.shuffle_seed.value_or(0);
   const bool fixed = options.layout == ShardLayout::kFixedLength;
   job.options["made_by"] = "data convert";

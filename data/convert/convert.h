@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/convert/data_set_work.h"
+#include "data/convert/shard_job.h"
 #include "data/format/checksum_list.h"
+#include "data/format/shard_layout.h"
 
 namespace bertha {
 

@@ -44,8 +44,7 @@ ShardBounds bounds_of(std::span<const uint8_t> pack_seqs, int64_t num_shards) {
 }
 
 ShardJob job_of(const PackOptions& options, const SequenceFiles& files, int64_t num_shards) {
-  ShardJob job =
-      job_of_source(options.source, files, options.output_dir, numbered_names(num_shards));
+  ShardJob job = job_of_source(options.source, files, options.output_dir, shard_names(num_shards));
   job.seed = options.seed;
   job.options["made_by"] = "data pack";
   job.options["layout"] = "packed";

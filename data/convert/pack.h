@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "data/convert/data_set_work.h"
 #include "data/convert/packing.h"
+#include "data/convert/shard_job.h"
 
 namespace bertha {
 

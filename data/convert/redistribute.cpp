@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string_view>
 #include <thread>
 
+#include "data/files/byte_file.h"
 #include "data/files/new_file.h"
-#include "data/format/payload.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
@@ -44,21 +41,6 @@ std::string_view bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
-std::vector<SampleLength> lengths_of(const SampleSet& samples, std::span<const int64_t> rows) {
-  std::vector<SampleLength> lengths;
-  for (const int64_t row : rows) {
-    lengths.push_back({.tokens = std::ssize(samples[row].token_ids),
-                       .masked = std::ssize(samples[row].masked_ids)});
-  }
-  return lengths;
-}
-
-int64_t section_bytes(std::span<const SampleLength> lengths) {
-  int64_t bytes = static_cast<int64_t>(sizeof(int64_t) + lengths.size_bytes());
-  for (const SampleLength& length : lengths) bytes += payload_bytes(length);
-  return bytes;
-}
-
 /// Writes the samples, whose ids are places in the new order, sorted by the shard that they go to.
 void write_spill(const std::string& path, const SampleSet& samples,
                  std::span<const int64_t> shard_firsts) {
@@ -77,47 +59,49 @@ void write_spill(const std::string& path, const SampleSet& samples,
   BERTHA_CHECK(begin == rows.end(), "a place beyond the last shard");
 
   NewFile file(path);
+  std::vector<std::vector<SampleLength>> lengths;
   std::vector<int64_t> offsets{static_cast<int64_t>(shard_firsts.size() * sizeof(int64_t))};
   for (const auto& of_shard : rows_of_shard) {
-    offsets.push_back(offsets.back() + section_bytes(lengths_of(samples, of_shard)));
+    lengths.push_back(lengths_of(samples, of_shard));
+    const size_t lengths_bytes = lengths.back().size() * sizeof(SampleLength);
+    offsets.push_back(offsets.back() + static_cast<int64_t>(sizeof(int64_t) + lengths_bytes) +
+                      payload_bytes(lengths.back()));
   }
   file.write(bytes_of(std::span<const int64_t>(offsets)));
-  for (const auto& of_shard : rows_of_shard) {
-    const auto count = std::ssize(of_shard);
-    const std::vector<SampleLength> lengths = lengths_of(samples, of_shard);
-    const std::vector<std::byte> payload = encode_samples(samples, of_shard);
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    const auto count = std::ssize(lengths[s]);
     file.write(bytes_of(std::span(&count, 1)));
-    file.write(bytes_of(std::span<const SampleLength>(lengths)));
-    file.write(bytes_of(std::span<const std::byte>(payload)));
+    file.write(bytes_of(std::span<const SampleLength>(lengths[s])));
+    file.write(bytes_of(std::span<const std::byte>(encode_samples(samples, rows_of_shard[s]))));
   }
   file.commit();
 }
 
 /// The samples of a spill file that go to one shard.
 SampleSet read_spill(const std::string& path, int64_t shard) {
-  std::ifstream file(path, std::ios::binary);
-  const auto read = [&](void* to, int64_t size_bytes) {
-    if (file.read(static_cast<char*>(to), size_bytes)) return;
-    fail(ExitCode::kData, path, ": cannot be read (", std::strerror(errno),
-         "); remove it and run the same command again");
+  const ByteFile file(path);
+  const auto refuse = [&](const auto&... what) {
+    fail(ExitCode::kData, path, ": ", what..., "; remove it and run the same command again");
+  };
+  const auto read = [&](int64_t at, auto& values) {
+    const auto bytes = std::as_writable_bytes(std::span(values));
+    if (at < 0 || at > file.size_bytes() - std::ssize(bytes)) refuse("cannot be read (too short)");
+    const std::string problem = file.read_at(at, bytes);
+    if (!problem.empty()) refuse("cannot be read (", problem, ")");
+    return at + std::ssize(bytes);
   };
   std::array<int64_t, 2> range{};
-  file.seekg(shard * static_cast<int64_t>(sizeof(int64_t)));
-  read(range.data(), sizeof(range));
-  file.seekg(range[0]);
-  int64_t count = 0;
-  read(&count, sizeof(count));
+  std::array<int64_t, 1> count{};
+  read(shard * static_cast<int64_t>(sizeof(int64_t)), range);
+  const int64_t lengths_at = read(range[0], count);
   const int64_t most = (range[1] - range[0]) / static_cast<int64_t>(sizeof(SampleLength));
-  if (count < 0 || count > most) {
-    fail(ExitCode::kData, path, ": ", count, " sequences in a section of ", range[1] - range[0],
-         " bytes; remove it and run the same command again");
+  if (count[0] < 0 || count[0] > most || range[1] > file.size_bytes()) {
+    refuse(count[0], " sequences in a section of ", range[1] - range[0], " bytes");
   }
-  std::vector<SampleLength> lengths(static_cast<size_t>(count));
-  read(lengths.data(), count * static_cast<int64_t>(sizeof(SampleLength)));
-  const int64_t used =
-      static_cast<int64_t>(sizeof(count)) + count * static_cast<int64_t>(sizeof(SampleLength));
-  std::vector<std::byte> payload(static_cast<size_t>(range[1] - range[0] - used));
-  read(payload.data(), std::ssize(payload));
+  std::vector<SampleLength> lengths(static_cast<size_t>(count[0]));
+  const int64_t payload_at = read(lengths_at, lengths);
+  std::vector<std::byte> payload(static_cast<size_t>(std::max<int64_t>(range[1] - payload_at, 0)));
+  read(payload_at, payload);
   return decode_samples(payload, lengths);
 }
 

@@ -8,7 +8,6 @@
 
 #include "data/convert/tf_example.h"
 #include "data/convert/tfrecord_file.h"
-#include "data/format/dataset_formats.h"
 #include "data/format/shard_names.h"
 #include "data/format/shard_reader.h"
 #include "kernels/base/error.h"

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "data/files/hashing.h"
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
@@ -25,15 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing when there is no such record, or it is damaged: then the shard is made again.
-std::optional<ShardRecord> read_record(const std::string& path) {
-  if (!fs::exists(path)) return std::nullopt;
-  try {
-    return parse_json(read_text_file(path)).get<ShardRecord>();
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
-}
+/// The option that states the md5 over names and hashes of the source's shards. Only manifests of
+/// sources with a manifest have it.
+constexpr const char* kSourceHashes = "source_hashes_md5";
 
 }  // namespace
 
@@ -85,7 +81,7 @@ void JobFolder::make_shards(const std::function<void(int64_t shard, const std::s
   const auto work = [&](int64_t shard) {
     const auto i = static_cast<size_t>(shard);
     const std::string path = (fs::path(job_.output_dir) / job_.names[i]).string();
-    const std::optional<ShardRecord> known = read_record(records[i]);
+    const std::optional<ShardRecord> known = read_json_record<ShardRecord>(records[i]);
     if (known && are_intact({known->shard}, job_.output_dir, 1)) {
       ++reused;
       return;
@@ -108,7 +104,7 @@ void JobFolder::finish(const std::vector<std::string>& record_paths) {
   std::vector<ShardRecord> records;
   int64_t rows = 0;
   for (const std::string& path : record_paths) {
-    const std::optional<ShardRecord> record = read_record(path);
+    const std::optional<ShardRecord> record = read_json_record<ShardRecord>(path);
     if (!record) fail(ExitCode::kData, path, ": cannot be read back; run the same command again");
     rows += record->rows;
     records.push_back(*record);
@@ -119,6 +115,66 @@ void JobFolder::finish(const std::vector<std::string>& record_paths) {
   write_checksum_list((folder / kChecksumListName).string(), manifest_.shards);
   write_manifest((folder / kManifestName).string(), manifest_);
   remove_work_folder(job_.output_dir);
+}
+
+SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress) {
+  return inspect_sequence_files(list_sequence_files(options.path, options.missing),
+                                options.max_seqs, options.num_threads,
+                                progress_of(progress, "inspect", "files"));
+}
+
+ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
+                       const std::string& output_dir, std::vector<std::string> names) {
+  std::string files_text;
+  for (const SequenceFile& file : files.files) {
+    files_text += concat(fs::path(file.path).filename().string(), " ", file.bytes, "\n");
+  }
+  ShardJob job{.output_dir = output_dir,
+               .names = std::move(names),
+               .options = {{"source_files", concat(files.files.size())},
+                           {"source_names_and_sizes_md5", md5_of_text(files_text)},
+                           {"sequences", concat(files.num_seqs)},
+                           {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
+                           {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
+                           {"vocab_size", concat(options.limits.vocab_size)}},
+               .limits = options.limits,
+               .num_threads = options.num_threads};
+  if (const auto manifest = find_manifest(options.path)) {
+    job.sources = manifest->sources;
+    if (const auto tokenizer = manifest->options.find(kTokenizerOption);
+        tokenizer != manifest->options.end()) {
+      job.options.insert(*tokenizer);
+    }
+    job.counts = manifest->counts;
+    std::string hashes;
+    for (const ManifestShard& shard : manifest->shards) {
+      hashes += concat(shard.name, " ", shard.xxh3, "\n");
+    }
+    job.options[kSourceHashes] = md5_of_text(hashes);
+  }
+  return job;
+}
+
+void check_source(const SourceOptions& options, const SequenceFiles& files,
+                  const WorkProgress& progress) {
+  const std::optional<Manifest> manifest = find_manifest(options.path);
+  if (!manifest) return;
+  std::map<std::string, std::string> xxh3_of_name;
+  for (const ManifestShard& shard : manifest->shards) xxh3_of_name[shard.name] = shard.xxh3;
+  const auto check = [&](int64_t index) {
+    const std::string& path = files.files[static_cast<size_t>(index)].path;
+    const auto known = xxh3_of_name.find(fs::path(path).filename().string());
+    if (known != xxh3_of_name.end()) check_hash(path, known->second);
+  };
+  for_each_parallel(std::ssize(files.files), options.num_threads, check,
+                    progress_of(progress, "verify", "files"));
+}
+
+void refuse_same_folder(const SourceOptions& options, const std::string& output_dir) {
+  std::error_code ignored;
+  if (fs::equivalent(options.path, output_dir, ignored)) {
+    fail(ExitCode::kUsage, output_dir, ": is the source itself; choose another output folder");
+  }
 }
 
 }  // namespace bertha

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "data/format/sample.h"
-#include "data/format/shard_file.h"
 
 namespace bertha {
 

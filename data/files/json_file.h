@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "data/files/text_file.h"
 
 namespace bertha {
 
@@ -22,6 +26,18 @@ struct JsonError : nlohmann::json::exception {
 /// may have a name twice.
 /// Errors: JsonError.
 nlohmann::json parse_json(std::string_view text);
+
+/// The record of finished work in a JSON file; nothing if the file is missing or damaged: then the
+/// work is done again.
+template <class Record>
+std::optional<Record> read_json_record(const std::string& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    return parse_json(read_text_file(path)).get<Record>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
 
 /// A value of a JSON file together with its name, so that every complaint tells where it is.
 ///

@@ -112,6 +112,8 @@ template <class T>
 RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
                                           std::span<const std::byte> descriptors, int64_t first_row,
                                           int64_t num_rows) {
+  BERTHA_CHECK((first_row + num_rows) * kRowDescriptorBytes <= std::ssize(descriptors), path_,
+               ": dataset ", dataset, " has fewer rows than at first");
   RaggedRows<T> rows;
   for (Place place{dataset, first_row}; place.row < first_row + num_rows; ++place.row) {
     const Descriptor descriptor = descriptor_of(place, descriptors);

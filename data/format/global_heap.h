@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "data/files/byte_file.h"
-#include "data/format/hdf5_file.h"
 
 namespace bertha {
+
+inline constexpr int64_t kRowDescriptorBytes = 16;  // u32 length, u64 address, u32 index
 
 /// Lists of different lengths in one array: row i owns [offsets[i], offsets[i + 1]).
 template <class T>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/shard_file.h"
+#include "data/format/sample.h"
 #include "data/format/stats.h"
 
 namespace bertha {

@@ -1,11 +1,20 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace bertha {
+
+/// What a sample may hold; everything outside is an error that names shard, row and value.
+struct SampleLimits {
+  int64_t max_seq_tokens = 512;
+  int64_t max_masked_per_seq = 76;
+  int64_t vocab_size = 30522;
+};
 
 /// One training example, borrowed from a SampleSet. Tokens include [CLS] and both [SEP].
 struct SampleView {
@@ -57,5 +66,38 @@ struct SampleSet {
     next_sentence_labels.push_back(sample.next_sentence_label);
   }
 };
+
+/// One value that a shard must not hold.
+struct Violation {
+  int64_t row = 0;
+  std::string dataset;
+  std::string what;  // value found, value wanted
+};
+/// Told of each violation; may throw to stop at the first.
+using ViolationReport = std::function<void(const Violation&)>;
+
+/// Checks one sample: lengths within the limits and not zero, ids and labels in the vocabulary,
+/// segments 0 then 1, masked positions strictly ascending inside [1, t), next-sentence label 0
+/// or 1.
+void check_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
+                  const ViolationReport& report);
+
+/// What the receiver of a payload knows already about a sample in it.
+struct SampleLength {
+  int64_t tokens = 0;
+  int64_t masked = 0;
+};
+
+std::vector<SampleLength> lengths_of(const SampleSet& samples, std::span<const int64_t> rows);
+
+/// What samples of these lengths take in a payload.
+int64_t payload_bytes(std::span<const SampleLength> lengths);
+
+/// Samples `rows` of a set as bytes: ids, then tokens, masked positions, masked ids, segments and
+/// labels of all of them. Lengths are not in it.
+std::vector<std::byte> encode_samples(const SampleSet& samples, std::span<const int64_t> rows);
+
+/// The samples back. Error(kInternal) when the bytes do not fit the lengths.
+SampleSet decode_samples(std::span<const std::byte> payload, std::span<const SampleLength> lengths);
 
 }  // namespace bertha

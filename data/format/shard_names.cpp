@@ -136,6 +136,12 @@ std::string shard_name(int64_t index, int64_t count) {
   return name.data();
 }
 
+std::vector<std::string> shard_names(int64_t count) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < count; ++i) names.push_back(shard_name(i, count));
+  return names;
+}
+
 std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
   if (num_samples < num_shards) {
     fail(ExitCode::kData, num_shards, " shards wanted, but there are only ", num_samples,

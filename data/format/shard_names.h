@@ -30,6 +30,7 @@ std::vector<std::string> list_shards(const std::string& path);
 
 /// "part_00007_of_04320.hdf5".
 std::string shard_name(int64_t index, int64_t count);
+std::vector<std::string> shard_names(int64_t count);
 
 /// The published sizes: with nominal = ceil(N / S), the first S * nominal - N shards hold
 /// nominal - 1 samples, the others nominal. Error(kData) when there are fewer samples than shards.

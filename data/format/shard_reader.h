@@ -1,16 +1,35 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "data/format/global_heap.h"
-#include "data/format/hdf5_file.h"
-#include "data/format/sample_check.h"
+#include "data/format/hdf5_input.h"
+#include "data/format/sample.h"
+#include "data/format/shard_layout.h"
 
 namespace bertha {
+
+// How a shard is read. Downwards: this file turns rows of any layout into checked samples;
+// hdf5_input reads rows of one dataset; of these the lists come from global_heap, which bypasses
+// the HDF5 library; hdf5_library is how that library is called. sample.h has the samples and their
+// checks, shard_layout.h the datasets of each layout.
+
+/// The layout and the number of samples, without reading them.
+struct ShardInfo {
+  ShardLayout layout = ShardLayout::kVariableLength;
+  int64_t num_rows = 0;     // of the datasets: packs in a packed shard, else samples
+  int64_t num_samples = 0;  // sequences
+};
+ShardInfo inspect_shard(const std::string& path);
+
+/// A whole shard in memory, whichever layout it has; ids count up from first_sample_id.
+///
+/// Errors    Error(kData) naming the file, and dataset, row and value where one is at fault:
+///           missing, empty, truncated, wrong dtype or rank, ids beyond the vocabulary, masked
+///           positions unsorted or outside the sequence, lengths beyond the limits.
+/// Threads   any; HDF5 is entered by one thread at a time.
+SampleSet read_shard(const std::string& path, int64_t first_sample_id, const SampleLimits& limits);
 
 /// A shard in memory, and which of its rows the samples came from.
 struct ShardContents {
@@ -18,49 +37,6 @@ struct ShardContents {
   std::vector<int64_t> row_offsets;  // [rows + 1]  first sample of each pack; empty: sample = row
 
   int64_t row_of(int64_t sample) const;
-};
-
-/// Extents of a shard: rows, and columns in the fixed-length layout.
-struct ShardExtents {
-  int64_t rows = 0;
-  int64_t tokens = 0;
-  int64_t masked = 0;
-};
-
-/// A shard of any layout, opened to be read some rows at a time.
-///
-/// Errors    Error(kData) for what cannot be read at all; wrong values go to the report.
-/// Threads   one per object.
-class ShardRows {
- public:
-  explicit ShardRows(const std::string& path);
-
-  ShardLayout layout() const { return layout_; }
-  int64_t num_rows() const { return extents_.rows; }
-  /// The first sample of each pack and the end, of a packed shard; tokens are not read.
-  std::vector<int64_t> packed_row_offsets();
-  /// Tokens of every sample, of any layout; read without the tokens.
-  std::vector<int64_t> token_counts();
-  /// Rows [first_row, first_row + num_rows). Ids of the samples are 0, row_offsets begin at 0.
-  ShardContents read(int64_t first_row, int64_t num_rows, const SampleLimits& limits,
-                     const ViolationReport& report);
-
- private:
-  const std::vector<std::byte>& descriptors_of(const char* dataset);
-  template <class T>
-  RaggedRows<T> read_lists(const char* dataset, int64_t first_row, int64_t num_rows);
-  void read_variable_length(int64_t first_row, int64_t num_rows, const ViolationReport& report,
-                            ShardContents& contents);
-  void read_packed(int64_t first_row, int64_t num_rows, int64_t max_seq_tokens,
-                   const ViolationReport& report, ShardContents& contents);
-  void read_fixed_length(int64_t first_row, int64_t num_rows, const ViolationReport& report,
-                         ShardContents& contents);
-
-  Hdf5Input file_;
-  ShardLayout layout_;
-  ShardExtents extents_;
-  std::unique_ptr<GlobalHeapReader> heap_;                     // of the others
-  std::map<std::string, std::vector<std::byte>> descriptors_;  // of lists
 };
 
 /// read_shard with a choice of what happens to wrong values: `report` hears of each. When it
@@ -73,5 +49,55 @@ ShardContents read_shard_reporting(const std::string& path, int64_t first_sample
 
 /// Throws Error(kData) naming the shard, at the first violation.
 ViolationReport stop_at_violation(const std::string& path);
+
+/// A shard of any layout, opened to be read some rows at a time.
+///
+/// Errors    Error(kData) for what cannot be read at all; wrong values go to the report.
+/// Threads   one per object.
+class ShardRows {
+ public:
+  explicit ShardRows(const std::string& path);
+
+  ShardLayout layout() const { return layout_; }
+  int64_t num_rows() const { return num_rows_; }
+  /// The first sample of each pack and the end, of a packed shard; tokens are not read.
+  std::vector<int64_t> packed_row_offsets();
+  /// Tokens of every sample, of any layout; read without the tokens.
+  std::vector<int64_t> token_counts();
+  /// Rows [first_row, first_row + num_rows). Ids of the samples are 0, row_offsets begin at 0.
+  ShardContents read(int64_t first_row, int64_t num_rows, const SampleLimits& limits,
+                     const ViolationReport& report);
+
+ private:
+  void expect_dataset(const DatasetFormat& format);
+  SampleSet read_variable_length(int64_t first_row, int64_t num_rows,
+                                 const ViolationReport& report);
+  SampleSet read_fixed_length(int64_t first_row, int64_t num_rows, const ViolationReport& report);
+  ShardContents read_packed(int64_t first_row, int64_t num_rows, int64_t max_seq_tokens,
+                            const ViolationReport& report);
+
+  Hdf5Input file_;
+  ShardLayout layout_;
+  int64_t num_rows_ = -1;   // of every dataset
+  int64_t row_tokens_ = 0;  // columns in the fixed-length layout
+  int64_t row_masked_ = 0;
+};
+
+/// The datasets of packed rows as they lie in the file.
+struct PackedRows {
+  RaggedRows<int16_t> tokens;
+  RaggedRows<int8_t> segments;
+  RaggedRows<int16_t> seq_tokens;
+  RaggedRows<int16_t> positions;  // in the pack
+  RaggedRows<int16_t> labels;
+  RaggedRows<int16_t> seq_masked;
+  RaggedRows<int8_t> next;
+};
+
+/// Takes the packs apart: adds their sequences to `samples`, with positions that count from their
+/// own first token, and gives the first sequence of each row, and the end. `report` hears of a pack
+/// whose lengths do not add up or exceed max_seq_tokens, which is left out when it returns.
+std::vector<int64_t> unpack_rows(PackedRows rows, int64_t max_seq_tokens,
+                                 const ViolationReport& report, SampleSet& samples);
 
 }  // namespace bertha

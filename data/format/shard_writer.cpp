@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "data/format/dataset_formats.h"
-#include "data/format/sample_check.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -108,7 +106,10 @@ ShardWriter::ShardWriter(const std::string& path, ShardLayout layout, const Samp
 }
 
 void ShardWriter::append(const SampleView& sample) {
-  refuse_wrong_sample(sample, num_written_ + block_.size(), limits_, path_);
+  check_sample(sample, num_written_ + block_.size(), limits_, [&](const Violation& found) {
+    fail(ExitCode::kData, path_, ": refusing to write row ", found.row, ", dataset ", found.dataset,
+         ": ", found.what);
+  });
   const int64_t tokens = std::ssize(sample.token_ids);
   if (layout_ == ShardLayout::kPacked) {
     const bool is_full = block_.size() - pack_offsets_.back() == max_seqs_per_pack_;

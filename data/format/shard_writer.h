@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "data/files/new_file.h"
-#include "data/format/hdf5_file.h"
+#include "data/format/hdf5_output.h"
 #include "data/format/sample.h"
-#include "data/format/shard_file.h"
+#include "data/format/shard_layout.h"
 
 namespace bertha {
 

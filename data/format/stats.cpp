@@ -1,6 +1,7 @@
 #include "data/format/stats.h"
 
 #include "data/format/shard_names.h"
+#include "data/format/shard_reader.h"
 #include "kernels/base/divide.h"
 
 #include <algorithm>

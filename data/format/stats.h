@@ -7,7 +7,6 @@
 
 #include "data/files/for_each_parallel.h"
 #include "data/format/sample.h"
-#include "data/format/shard_file.h"
 
 namespace bertha {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/files/for_each_parallel.h"
-#include "data/format/shard_file.h"
+#include "data/format/sample.h"
 
 namespace bertha {
 
@@ -43,7 +43,7 @@ struct VerifyReport {
 ///   files: missing (from the manifest, or from names such as part_00003_of_00008.hdf5), not in the
 ///   manifest, other size, hash, sample count or token checksum,
 ///   unreadable, the same samples in two shards; a shard of another hash is not read, one without
-///   an entry is read by a process of its own first (shard_probe.h), so no other threads may run;
+///   an entry is read by a process of its own first, so no other threads may run;
 ///   a checksum list, if one is given: shards that differ from it, or are in one of them only;
 ///   samples: what read_shard() checks, at least one masked position, [CLS] at the start, [SEP] at
 ///   the end of both segments, none of the three masked or a label;

@@ -51,6 +51,14 @@ std::vector<int64_t> values_of(std::span<const std::byte> message) {
 
 }  // namespace
 
+Contribution contribution_of(const std::function<std::vector<int64_t>()>& work) {
+  try {
+    return {.values = work()};
+  } catch (...) {
+    return {.kind = Kind::kFailure, .values = {}, .failure = std::current_exception()};
+  }
+}
+
 std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Contribution& mine) {
   const std::vector<std::vector<std::byte>> messages = transport.all_gather_bytes(encode(mine));
   for (const auto& message : messages) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <vector>
 
 #include "data/pipeline/transport.h"
@@ -15,6 +16,9 @@ struct Contribution {
   std::vector<int64_t> values;           // kValues
   std::exception_ptr failure = nullptr;  // kFailure
 };
+
+/// What `work` returns, or the failure that ends it.
+Contribution contribution_of(const std::function<std::vector<int64_t>()>& work);
 
 /// Every rank's values in rank order; counts may differ. One all_gather_bytes.
 ///

@@ -39,4 +39,13 @@ struct LoaderBenchResult {
 /// Errors    those of make_training_pipeline(); Error(kData) when the shards cannot be written.
 LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport);
 
+/// Writes a shard of random samples in the variable-length layout. Lengths are spread as those of
+/// Wikipedia sequences, scaled to limits.max_seq_tokens; 15 % of the tokens are masked.
+///
+/// Random    a pure function of the arguments other than path.
+/// Source    lengths: the histogram of Krell et al., Efficient Sequence Packing without
+///           Cross-contamination (arXiv:2107.02027), in steps of 64 tokens.
+void write_synthetic_shard(const std::string& path, int64_t num_seqs, uint64_t seed,
+                           const SampleLimits& limits);
+
 }  // namespace bertha

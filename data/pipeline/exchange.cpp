@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "data/format/payload.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -121,8 +120,8 @@ Arrivals move_to_owners(StepSamples mine, const StepLengths& lengths,
       if (static_cast<size_t>(owners[static_cast<size_t>(slot)]) != me) continue;
       arrivals.slots[source].push_back(slot);
       incoming_lengths[source].push_back(lengths.of(slot));
-      incoming_bytes[source] += payload_bytes(lengths.of(slot));
     }
+    incoming_bytes[source] = payload_bytes(incoming_lengths[source]);
   }
   const auto incoming = transport.all_to_all_bytes(outgoing, incoming_bytes);
   for (size_t source = 0; source < incoming.size(); ++source) {

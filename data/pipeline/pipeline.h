@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/shard_file.h"
+#include "data/format/sample.h"
 #include "data/pipeline/batch.h"
 #include "data/pipeline/sample_order.h"
 #include "data/pipeline/transport.h"

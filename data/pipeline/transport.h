@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace bertha {
@@ -55,6 +57,69 @@ class SoloTransport final : public Transport {
       std::span<const std::vector<std::byte>> outgoing, std::span<const int64_t>) override {
     return {outgoing.begin(), outgoing.end()};
   }
+};
+
+/// A transport that can be shut down for good: after abandon(), calls throw Abandoned instead of
+/// starting.
+///
+/// Threads   abandon() from any thread, the rest from one.
+class CancellableTransport final : public Transport {
+ public:
+  struct Abandoned {};
+
+  explicit CancellableTransport(std::shared_ptr<Transport> transport)
+      : transport_(std::move(transport)) {}
+  int rank() const override { return transport_->rank(); }
+  int size() const override { return transport_->size(); }
+  std::vector<int64_t> all_gather(std::span<const int64_t> mine) override {
+    const Entry entry(*this);
+    return transport_->all_gather(mine);
+  }
+  std::vector<int64_t> sum(std::span<const int64_t> mine) override {
+    const Entry entry(*this);
+    return transport_->sum(mine);
+  }
+  std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) override {
+    const Entry entry(*this);
+    return transport_->all_gather_bytes(mine);
+  }
+  std::vector<std::vector<std::byte>> all_to_all_bytes(
+      std::span<const std::vector<std::byte>> outgoing,
+      std::span<const int64_t> incoming_bytes) override {
+    const Entry entry(*this);
+    return transport_->all_to_all_bytes(outgoing, incoming_bytes);
+  }
+
+  /// Whether a call is under way that may never return, because a peer has failed.
+  enum class Inside : uint8_t { kNo, kYes };
+  Inside abandon() {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+    return size() > 1 ? inside_ : Inside::kNo;
+  }
+
+ private:
+  /// Exists while a call is under way.
+  struct Entry {
+    explicit Entry(CancellableTransport& entered) : gate(entered) {
+      const std::lock_guard lock(gate.mutex_);
+      if (gate.abandoned_) throw Abandoned{};
+      gate.inside_ = Inside::kYes;
+    }
+    ~Entry() {
+      const std::lock_guard lock(gate.mutex_);
+      gate.inside_ = Inside::kNo;
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+    CancellableTransport& gate;
+  };
+
+  std::shared_ptr<Transport> transport_;
+  std::mutex mutex_;
+  bool abandoned_ = false;
+  Inside inside_ = Inside::kNo;
 };
 
 }  // namespace bertha

@@ -7,17 +7,6 @@
 
 namespace bertha {
 
-/// Splits a line into basic tokens where ASCII alone decides, which is nearly everywhere in English
-/// text, and into chunks left to basic_tokens() elsewhere. In order of the line:
-///   on_token(view)   a basic token, lower-cased where `lowers`;
-///   on_chunk(view)   raw text between ASCII white space that has other characters or control
-///                    characters; its basic tokens are those of basic_tokens().
-///
-/// Needs     valid UTF-8.
-/// Exact     on_token's views and the chunks' tokens together are basic_tokens() of the line.
-template <class OnToken, class OnChunk>
-void split_words(std::string_view line, bool lowers, OnToken&& on_token, OnChunk&& on_chunk);
-
 namespace ascii_words {
 
 enum : uint8_t { kWord = 0, kPunctuation = 1, kOther = 2, kSpace = 4 };
@@ -65,6 +54,14 @@ void split_ascii_chunk(std::string_view text, OnToken& on_token) {
 
 }  // namespace ascii_words
 
+/// Splits a line into basic tokens where ASCII alone decides, which is nearly everywhere in English
+/// text, and into chunks left to basic_tokens() elsewhere. In order of the line:
+///   on_token(view)   a basic token, lower-cased where `lowers`;
+///   on_chunk(view)   raw text between ASCII white space that has other characters or control
+///                    characters; its basic tokens are those of basic_tokens().
+///
+/// Needs     valid UTF-8.
+/// Exact     on_token's views and the chunks' tokens together are basic_tokens() of the line.
 template <class OnToken, class OnChunk>
 void split_words(std::string_view line, bool lowers, OnToken&& on_token, OnChunk&& on_chunk) {
   using namespace ascii_words;

@@ -9,7 +9,7 @@ import sys
 import unicodedata
 
 HEAD = """\
-#include "data/prepare/unicode_11.h"
+#include "data/prepare/unicode_text.h"
 
 #include <algorithm>
 #include <array>

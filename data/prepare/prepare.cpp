@@ -9,6 +9,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -16,14 +17,13 @@
 #include "data/files/hashing.h"
 #include "data/files/json_file.h"
 #include "data/files/new_file.h"
-#include "data/files/text_file.h"
 #include "data/format/checksum_list.h"
 #include "data/format/output_folder.h"
+#include "data/format/shard_reader.h"
 #include "data/format/shard_writer.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/preparation_plan.h"
-#include "data/prepare/shard_distribution.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
@@ -92,17 +92,13 @@ std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, in
 /// The part's record, if it has the part's key and the samples' file is the one it tells of, byte
 /// for byte; otherwise nothing.
 std::optional<PartRecord> find_finished_part(const PartPlan& part) {
-  if (!std::filesystem::exists(part.record_path)) return std::nullopt;
-  PartRecord record;
-  try {
-    record = parse_json(read_text_file(part.record_path));
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // a damaged record only costs making the part again
-  }
+  std::optional<PartRecord> record = read_json_record<PartRecord>(part.record_path);
   std::error_code error;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(part.path, error));
-  if (error || record.key != part.key || bytes != record.bytes) return std::nullopt;
-  if (xxh3_of_file(part.path) != record.xxh3) return std::nullopt;
+  if (error || !record || record->key != part.key || bytes != record->bytes ||
+      xxh3_of_file(part.path) != record->xxh3) {
+    return std::nullopt;
+  }
   return record;
 }
 
@@ -167,21 +163,63 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
   return records;
 }
 
+/// Gives the samples of all parts, in order, to `take`. Holds one part in memory.
+void for_each_sample(const PreparationPlan& plan,
+                     const std::function<void(const SampleView&)>& take) {
+  int64_t first_id = 0;
+  for (const PartPlan& part : plan.parts) {
+    const SampleSet samples = read_shard(part.path, first_id, plan.manifest.limits);
+    for (int64_t i = 0; i < samples.size(); ++i) take(samples[i]);
+    first_id += samples.size();
+  }
+}
+
+/// Copies the samples of the parts in order into the shards.
+void distribute_samples(const PreparationPlan& plan, ShardLayout layout, int64_t num_samples,
+                        const ItemProgress& progress) {
+  const std::vector<std::string>& paths = plan.shard_paths;
+  const std::vector<int64_t> sizes = shard_sizes(num_samples, std::ssize(paths));
+  std::optional<ShardWriter> writer;
+  size_t shard = 0;
+  int64_t written = 0;
+  for_each_sample(plan, [&](const SampleView& sample) {
+    if (!writer) writer.emplace(paths.at(shard), layout, plan.manifest.limits);
+    writer->append(sample);
+    if (++written < sizes[shard]) return;
+    writer->finish();
+    writer.reset();
+    written = 0;
+    ++shard;
+    if (progress) progress(static_cast<int64_t>(shard), std::ssize(paths));
+  });
+  BERTHA_CHECK(shard == paths.size() && !writer, shard, " shards of ", paths.size());
+}
+
+/// Writes the selected samples of the parts as the one shard.
+void write_eval_shard(const PreparationPlan& plan, ShardLayout layout,
+                      std::span<const int64_t> selection) {
+  ShardWriter writer(plan.shard_paths.at(0), layout, plan.manifest.limits);
+  size_t next = 0;
+  for_each_sample(plan, [&](const SampleView& sample) {
+    if (next == selection.size() || sample.id != selection[next]) return;
+    writer.append(sample);
+    ++next;
+  });
+  BERTHA_CHECK(next == selection.size(), next, " samples of ", selection.size());
+  writer.finish();
+}
+
 void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
                   const std::vector<PartRecord>& records, const ItemProgress& progress) {
   if (plan.parts_are_shards) return;
   if (progress) progress(0, std::ssize(plan.shard_paths));
-  PartFiles parts{.paths = {}, .samples = {}, .limits = plan.manifest.limits};
-  for (size_t i = 0; i < records.size(); ++i) {
-    parts.paths.push_back(plan.parts[i].path);
-    parts.samples.push_back(records[i].samples);
+  int64_t num_samples = 0;
+  for (const PartRecord& record : records) num_samples += record.samples;
+  if (options.eval_samples == 0) {
+    return distribute_samples(plan, options.layout, num_samples, progress);
   }
-  if (options.eval_samples > 0) {
-    write_eval_shard(parts, plan.shard_paths.at(0), options.layout, options.eval_samples);
-    if (progress) progress(1, 1);
-  } else {
-    distribute_shards(parts, plan.shard_paths, options.layout, progress);
-  }
+  write_eval_shard(plan, options.layout, eval_selection(num_samples, options.eval_samples));
+  if (progress) progress(1, 1);
 }
 
 /// Reads every shard back for the manifest.
@@ -215,6 +253,19 @@ Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRe
 }
 
 }  // namespace
+
+std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected) {
+  if (num_samples < num_selected) {
+    fail(ExitCode::kData, "--eval-samples ", num_selected, ", but the text gives ", num_samples,
+         " samples; ask for at most that many or give more text");
+  }
+  const double ratio = static_cast<double>(num_samples) / static_cast<double>(num_selected);
+  std::vector<int64_t> selection;
+  for (int64_t i = 0; i < num_selected; ++i) {
+    selection.push_back(static_cast<int64_t>(static_cast<double>(i) * ratio));
+  }
+  return selection;
+}
 
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress) {
   const auto start = std::chrono::steady_clock::now();

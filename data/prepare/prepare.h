@@ -6,7 +6,7 @@
 
 #include "data/files/for_each_parallel.h"
 #include "data/format/manifest.h"
-#include "data/format/shard_file.h"
+#include "data/format/shard_layout.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/pairs_and_masks.h"
 
@@ -51,5 +51,9 @@ struct PrepareSummary {
 /// Errors    Error(kUsage): options. Error(kData): text, vocabulary, disk full, or output_dir holds
 ///           the results of other options or text; earlier results stay as they were.
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress);
+
+/// The published selection: sample i of n is number int(i * (N / n)), in doubles.
+/// Error(kData) when N < n.
+std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected);
 
 }  // namespace bertha

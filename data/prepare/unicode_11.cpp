@@ -1,4 +1,4 @@
-#include "data/prepare/unicode_11.h"
+#include "data/prepare/unicode_text.h"
 
 #include <algorithm>
 #include <array>

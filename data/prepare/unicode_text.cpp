@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "data/prepare/unicode_11.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -22,8 +21,17 @@ bool in_ranges(utf8proc_int32_t c, std::span<const Range> ranges) {
       ranges, [c](const Range& range) { return c >= range.first && c <= range.second; });
 }
 
-const utf8proc_uint8_t* bytes_of(std::string_view text) {
-  return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+/// The character that the text begins with, and its bytes: 0 of an empty text, negative when the
+/// text is not UTF-8.
+struct Character {
+  utf8proc_int32_t code = 0;
+  utf8proc_ssize_t size_bytes = 0;
+};
+Character first_character(std::string_view text) {
+  Character first;
+  first.size_bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                      static_cast<utf8proc_ssize_t>(text.size()), &first.code);
+  return first;
 }
 
 /// The category in Unicode 11.0.0, whichever newer version utf8proc has: what has come since is
@@ -133,22 +141,25 @@ void append_utf8(utf8proc_int32_t c, std::string& text) {
   text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
 }
 
-/// The canonical decomposition (NFD). utf8proc's own for texts takes quadratic time for marks in a
+/// The canonical decomposition (NFD) without non-spacing marks; what has come since Unicode 11
+/// neither decomposes nor combines. utf8proc's own for texts takes quadratic time for marks in a
 /// row.
-Text decompose(const Text& run) {
+Text without_accents(const Text& word) {
   constexpr auto kNfd = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-  const auto combining_class = [](utf8proc_int32_t c) {
-    return utf8proc_get_property(c)->combining_class;
-  };
   Text decomposed;
-  for (const utf8proc_int32_t c : run) {
-    std::array<utf8proc_int32_t, 32> parts{};
+  for (const utf8proc_int32_t c : word) {
+    std::array<utf8proc_int32_t, 32> parts{c};
+    utf8proc_ssize_t count = 1;
     int boundary = 0;
-    const utf8proc_ssize_t count =
-        utf8proc_decompose_char(c, parts.data(), parts.size(), kNfd, &boundary);
+    if (is_in_unicode_11(c)) {
+      count = utf8proc_decompose_char(c, parts.data(), parts.size(), kNfd, &boundary);
+    }
     BERTHA_CHECK(count >= 0 && count <= std::ssize(parts), utf8proc_errmsg(count));
     decomposed.insert(decomposed.end(), parts.begin(), parts.begin() + count);
   }
+  const auto combining_class = [](utf8proc_int32_t c) {
+    return is_in_unicode_11(c) ? utf8proc_get_property(c)->combining_class : 0;
+  };
   const auto combines = [&](utf8proc_int32_t c) { return combining_class(c) != 0; };
   for (auto begin = decomposed.begin(); begin != decomposed.end();) {
     begin = std::find_if(begin, decomposed.end(), combines);
@@ -156,28 +167,6 @@ Text decompose(const Text& run) {
     std::ranges::stable_sort(begin, end, {}, combining_class);
     begin = end;
   }
-  return decomposed;
-}
-
-/// The canonical decomposition without non-spacing marks.
-Text without_accents(const Text& word) {
-  Text decomposed;
-  Text run;  // up to a code point that did not decompose in Unicode 11
-  const auto end_run = [&] {
-    if (run.empty()) return;
-    const Text of_run = decompose(run);
-    decomposed.insert(decomposed.end(), of_run.begin(), of_run.end());
-    run.clear();
-  };
-  for (const utf8proc_int32_t c : word) {
-    if (is_in_unicode_11(c)) {
-      run.push_back(c);
-      continue;
-    }
-    end_run();
-    decomposed.push_back(c);
-  }
-  end_run();
   std::erase_if(decomposed, [](utf8proc_int32_t c) {
     return c >= 0x300 && category_of(c) == UTF8PROC_CATEGORY_MN;
   });
@@ -224,9 +213,7 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text) {
         continue;
       }
     }
-    utf8proc_int32_t c = 0;
-    const utf8proc_ssize_t size_bytes =
-        utf8proc_iterate(bytes_of(text) + at, static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+    const utf8proc_ssize_t size_bytes = first_character(text.substr(at)).size_bytes;
     if (size_bytes < 0) return static_cast<int64_t>(at);
     at += static_cast<size_t>(size_bytes);
   }
@@ -234,19 +221,17 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text) {
 }
 
 std::string_view strip(std::string_view text) {
-  utf8proc_int32_t c = 0;
-  while (!text.empty()) {
-    const auto size_bytes =
-        utf8proc_iterate(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &c);
-    if (size_bytes < 0 || !is_python_space(c)) break;
-    text.remove_prefix(static_cast<size_t>(size_bytes));
+  const auto starts_with_space = [](std::string_view part) {
+    const Character first = first_character(part);
+    return first.size_bytes > 0 && is_python_space(first.code);
+  };
+  while (starts_with_space(text)) {
+    text.remove_prefix(static_cast<size_t>(first_character(text).size_bytes));
   }
   while (!text.empty()) {
     size_t start = text.size() - 1;
     while (start > 0 && !starts_character(text[start])) --start;
-    const auto size_bytes = utf8proc_iterate(
-        bytes_of(text) + start, static_cast<utf8proc_ssize_t>(text.size() - start), &c);
-    if (size_bytes < 0 || !is_python_space(c)) break;
+    if (!starts_with_space(text.substr(start))) break;
     text.remove_suffix(text.size() - start);
   }
   return text;
@@ -262,12 +247,10 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
     word.clear();
   };
   while (!text.empty()) {
-    utf8proc_int32_t raw = 0;
-    const utf8proc_ssize_t size_bytes =
-        utf8proc_iterate(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &raw);
-    BERTHA_CHECK(size_bytes > 0, "text is not UTF-8");
-    text.remove_prefix(static_cast<size_t>(size_bytes));
-    const std::optional<utf8proc_int32_t> c = cleaned(raw);
+    const Character first = first_character(text);
+    BERTHA_CHECK(first.size_bytes > 0, "text is not UTF-8");
+    text.remove_prefix(static_cast<size_t>(first.size_bytes));
+    const std::optional<utf8proc_int32_t> c = cleaned(first.code);
     if (!c) continue;
     const bool stands_alone = settings.tokenize_chinese_chars && is_cjk_ideograph(*c);
     if (*c == ' ' || stands_alone) end_word();
@@ -279,10 +262,8 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
 }
 
 bool starts_lower_case(std::string_view text) {
-  utf8proc_int32_t c = 0;
-  const auto size_bytes =
-      utf8proc_iterate(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &c);
-  return size_bytes > 0 && category_of(c) == UTF8PROC_CATEGORY_LL;
+  const Character first = first_character(text);
+  return first.size_bytes > 0 && category_of(first.code) == UTF8PROC_CATEGORY_LL;
 }
 
 int64_t count_characters(std::string_view text) {

@@ -42,6 +42,9 @@ bool starts_lower_case(std::string_view text);
 /// Number of characters (code points).
 int64_t count_characters(std::string_view text);
 
+/// Whether Unicode 11.0.0 assigns a character to this code point; surrogates and private use count.
+bool is_in_unicode_11(int32_t c);
+
 /// Version of the Unicode rules, "11.0.0": part of what decides the tokens.
 std::string unicode_version();
 

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "data/convert/convert.h"
-#include "data/convert/data_set_work.h"
+#include "data/convert/shard_job.h"
 #include "data/format/manifest.h"
-#include "data/format/shard_file.h"
+#include "data/format/sample.h"
+#include "data/format/shard_layout.h"
 #include "data/prepare/prepare.h"
 #include "harness/cli/command.h"
 #include "harness/cli/progress_line.h"

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "data/format/checksum_list.h"
+#include "data/format/shard_names.h"
 #include "data/prepare/prepare.h"
 #include "harness/cli/data_commands.h"
 #include "harness/cli/options.h"
@@ -29,7 +30,7 @@ constexpr uint64_t kOfficialShuffleSeed = 24;
 /// Before days of work with a list that cannot fit.
 void check_list(const std::string& path, int64_t num_shards) {
   if (path.empty()) return;
-  const std::string what = unrelated_list(read_checksum_list(path), numbered_names(num_shards));
+  const std::string what = unrelated_list(read_checksum_list(path), shard_names(num_shards));
   if (!what.empty()) fail(ExitCode::kUsage, "--chk ", path, ": ", what);
 }
 

@@ -10,7 +10,6 @@
 #include "data/files/text_file.h"
 #include "data/format/shard_names.h"
 #include "data/pipeline/agreement.h"
-#include "data/pipeline/synthetic_pipeline.h"
 #include "harness/train/data_check.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"

@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "data/pipeline/synthetic_pipeline.h"
 #include "data/pipeline/synthetic_steps.h"
 #include "harness/comm/energy_meter.h"
 #include "harness/comm/watchdog.h"

@@ -41,7 +41,7 @@ constexpr double kMostCpuSeconds = 5;
 constexpr auto kMostTime = std::chrono::seconds(60);
 constexpr int64_t kMostExtraBytes = int64_t{256} << 20;
 constexpr int64_t kMostFindings = 20;                  // of one target
-constexpr const char* kRefusedAtExit = "exit code 4";  // by data/format/hdf5_guard.h
+constexpr const char* kRefusedAtExit = "exit code 4";  // by data/format/hdf5_library.h
 
 struct Options {
   std::vector<std::string> targets;  // none: all

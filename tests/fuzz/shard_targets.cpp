@@ -1,11 +1,8 @@
 #include <algorithm>
 
 #include "data/files/byte_file.h"
-#include "data/format/dataset_formats.h"
 #include "data/format/global_heap.h"
-#include "data/format/hdf5_file.h"
-#include "data/format/lzf.h"
-#include "data/format/packed_rows.h"
+#include "data/format/hdf5_output.h"
 #include "data/format/shard_reader.h"
 #include "tests/data/example_data.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -53,15 +50,13 @@ std::vector<std::string> foreign_shard_seeds() {
 }
 
 template <class T>
-void copy_dataset(const DatasetFormat& format, const Hdf5Input& from, GlobalHeapReader& lists,
-                  Hdf5Output& to) {
+void copy_dataset(const DatasetFormat& format, Hdf5Input& from, Hdf5Output& to) {
   constexpr int64_t kRowsPerChunk = 8;
   const std::vector<int64_t> extents = from.describe(format.name).extents;
   const int64_t columns = extents.size() == 2 ? extents[1] : 0;
   to.create(format.name, format.element, format.rows, columns, kRowsPerChunk);
   if (format.rows == Hdf5Rows::kRagged) {
-    const auto descriptors = from.read_descriptors(format.name, extents[0]);
-    const auto rows = lists.read_rows<T>(format.name, descriptors, 0, extents[0]);
+    const auto rows = from.read_lists<T>(format.name, 0, extents[0]);
     std::vector<std::span<const T>> spans;
     for (int64_t row = 0; row < extents[0]; ++row) spans.push_back(rows[row]);
     to.append_ragged(format.name, spans);
@@ -74,12 +69,11 @@ void copy_dataset(const DatasetFormat& format, const Hdf5Input& from, GlobalHeap
 
 /// The same shard with small chunks. The writer's make a file that mutations would cut.
 std::string with_small_chunks(const std::string& path, ShardLayout layout) {
-  const Hdf5Input from(path);
-  GlobalHeapReader lists(path, from.list_base_bytes());
+  Hdf5Input from(path);
   Hdf5Output to(path);
   for (const DatasetFormat& format : datasets_of(layout)) {
     const bool bytes = format.element == Hdf5Element::kI8;
-    (bytes ? copy_dataset<int8_t> : copy_dataset<int16_t>)(format, from, lists, to);
+    (bytes ? copy_dataset<int8_t> : copy_dataset<int16_t>)(format, from, to);
   }
   return std::string(to.close());
 }

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "data/pipeline/stages.h"
+#include "data/pipeline/transport.h"
 #include "harness/comm/world.h"
 
 namespace bertha::testing {

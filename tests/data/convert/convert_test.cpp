@@ -10,6 +10,7 @@
 #include "data/format/manifest.h"
 #include "data/format/output_folder.h"
 #include "data/format/shard_names.h"
+#include "data/format/shard_reader.h"
 #include "data/format/verify.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/convert/example_records.h"

@@ -10,7 +10,6 @@
 
 #include "data/convert/tfrecord_file.h"
 #include "data/format/sample.h"
-#include "data/format/shard_file.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

@@ -9,9 +9,8 @@
 #include <random>
 #include <set>
 
-#include "data/format/shard_file.h"
 #include "data/format/shard_reader.h"
-#include "data/pipeline/synthetic_shards.h"
+#include "data/pipeline/bench_loader.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {

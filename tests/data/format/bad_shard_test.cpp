@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "data/files/hashing.h"
-#include "data/format/shard_file.h"
+#include "data/format/shard_reader.h"
 #include "kernels/base/failure.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"

@@ -1,4 +1,4 @@
-#include "data/format/hdf5_guard.h"
+#include "data/format/hdf5_library.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

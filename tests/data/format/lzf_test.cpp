@@ -1,4 +1,4 @@
-#include "data/format/lzf.h"
+#include "data/format/hdf5_library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "data/format/dataset_formats.h"
-#include "data/format/hdf5_file.h"
+#include "data/format/hdf5_output.h"
 #include "data/format/sample.h"
+#include "data/format/shard_layout.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

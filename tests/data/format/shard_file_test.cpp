@@ -1,4 +1,4 @@
-#include "data/format/shard_file.h"
+#include "data/format/shard_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

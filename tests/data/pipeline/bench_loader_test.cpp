@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/pipeline/synthetic_shards.h"
+#include "data/format/shard_reader.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"

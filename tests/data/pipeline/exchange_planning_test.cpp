@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "data/format/payload.h"
+#include "data/format/sample.h"
 #include "data/pipeline/exchange.h"
 #include "tests/data/example_data.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/format/payload.h"
+#include "data/format/sample.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"

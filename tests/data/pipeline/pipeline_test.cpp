@@ -18,6 +18,7 @@
 
 #include "data/files/hashing.h"
 #include "data/format/shard_names.h"
+#include "data/format/shard_reader.h"
 #include "kernels/base/seconds_since.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"

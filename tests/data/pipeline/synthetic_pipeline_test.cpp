@@ -1,4 +1,4 @@
-#include "data/pipeline/synthetic_pipeline.h"
+#include "data/pipeline/synthetic_steps.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/prepare/plain_text.h"
+#include "data/prepare/source_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/files/hashing.h"
+#include "data/format/shard_reader.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/prepare.h"
 #include "kernels/base/error.h"

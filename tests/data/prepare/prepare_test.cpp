@@ -11,7 +11,7 @@
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "data/format/shard_names.h"
-#include "data/prepare/shard_distribution.h"
+#include "data/format/shard_reader.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/testing/error_of.h"

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "data/pipeline/synthetic_pipeline.h"
+#include "data/pipeline/synthetic_steps.h"
 #include "harness/comm/solo_collectives.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/recording_device.h"

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <span>
 
-#include "data/format/hdf5_file.h"
-#include "data/format/shard_file.h"
+#include "data/format/hdf5_library.h"
 
 namespace bertha {
 
-// The datasets of the layouts. FORMAT.md tells the same facts in words.
+/// The official HDF5 layouts; FORMAT.md has them byte for byte. A row of kPacked is a pack of some
+/// sequences; it becomes these sequences when it is read, and nothing else knows of packs.
+enum class ShardLayout : uint8_t { kVariableLength, kFixedLength, kPacked };
+
+// The datasets of the layouts.
 namespace dataset_names {
 inline constexpr const char* kInputIds = "input_ids";
 inline constexpr const char* kInputMask = "input_mask";

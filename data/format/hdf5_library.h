@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "kernels/base/error.h"
+
+namespace bertha {
+
+// How data/format/hdf5_*.cpp call the HDF5 library. These files alone include hdf5.h; its hid_t and
+// herr_t are int64_t and int here.
+
+/// Element types that shards use; kOther is everything else, described in words.
+enum class Hdf5Element : uint8_t { kI8, kI16, kOther };
+/// Rows of fixed extents, or one variable-length list per row.
+enum class Hdf5Rows : uint8_t { kPlain, kRagged };
+
+/// Enters the library: one thread at a time, because the serial library shares its tables between
+/// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
+/// switched off here too: our sentences replace it. So is its work at the end of the program, which
+/// would write what had no memory once more, into an image that is gone.
+std::unique_lock<std::recursive_mutex> enter_library();
+
+/// While one lives, a crash of the HDF5 library in this thread, or more processor time than reading
+/// the file can take, ends the program with ExitCode::kData and a sentence that names the file: its
+/// damaged structures do both. Nothing else may run then, since library and memory may be in any
+/// state.
+///
+/// Threads   one at a time: under the lock of the library.
+class Hdf5Guard {
+ public:
+  /// `path` outlives this.
+  Hdf5Guard(const std::string& path, int64_t file_bytes);
+  ~Hdf5Guard();
+  Hdf5Guard(const Hdf5Guard&) = delete;
+  Hdf5Guard& operator=(const Hdf5Guard&) = delete;
+
+ private:
+  timer_t timer_{};
+  bool has_timer_ = false;
+};
+
+/// Inside of the library, which reads a file that strangers may have written.
+struct ReadCall {
+  ReadCall(const std::string& path, int64_t file_bytes)
+      : lock(enter_library()), guard(path, file_bytes) {}
+
+  std::unique_lock<std::recursive_mutex> lock;
+  Hdf5Guard guard;
+};
+
+/// Owns one HDF5 identifier and closes it with the function it was opened for.
+class Hdf5Id {
+ public:
+  using Close = int (*)(int64_t id);
+  Hdf5Id() = default;
+  Hdf5Id(int64_t id, Close close_with) : id_(id), close_(close_with) {}
+  Hdf5Id(Hdf5Id&& other) noexcept;
+  Hdf5Id& operator=(Hdf5Id&& other) noexcept;
+  ~Hdf5Id();
+
+  int64_t get() const { return id_; }
+  /// Closes now; false when the library reports a failure.
+  bool close_now();
+
+ private:
+  int64_t id_ = -1;
+  Close close_ = nullptr;
+};
+
+/// Error(code) with subject, words and the innermost reason of the last failed call, shortened to
+/// the operating system's words where the library quotes them; Error(kMemory) when it is memory.
+[[noreturn]] void fail_in_library(ExitCode code, const std::string& subject,
+                                  const std::string& words = "");
+
+/// The value of an HDF5 call, unless it is negative: then Error(kData) or Error(kMemory) as above.
+template <class Value, class Subject, class... Words>
+Value checked(Value value, const Subject& subject, const Words&... words) {
+  if (value < 0) fail_in_library(ExitCode::kData, subject, concat("", words...));
+  return value;
+}
+
+template <class... Words>
+Hdf5Id own(int64_t id, Hdf5Id::Close close, const Words&... words) {
+  return Hdf5Id(checked(id, words...), close);
+}
+
+/// Properties that open files without locking them.
+Hdf5Id access_properties();
+
+/// Teaches the library h5py's LZF filter, and to read lists as descriptor_type(): it would
+/// otherwise turn them into pointers, and trust their sizes.
+void prepare_to_read();
+/// What a file has for a list: kRowDescriptorBytes (global_heap.h).
+Hdf5Id descriptor_type();
+
+/// h5py's number of the LZF filter, in the registry of filters.
+inline constexpr int kLzfFilter = 32000;
+/// The chunk size of the dataset that this thread reads next: LZF streams do not state theirs, and
+/// h5py puts it beside the filter for numbers only, not for lists.
+void expect_lzf_chunks(size_t chunk_bytes);
+
+/// Decompresses what the LZF filter of h5py wrote, a stream of liblzf, to the start of `out`.
+/// Returns the bytes that it gave, or 0 when `in` is damaged or gives more than `out` can hold.
+size_t lzf_decode(std::span<const std::byte> in, std::span<std::byte> out);
+
+}  // namespace bertha

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "data/format/hdf5_library.h"
+
+namespace bertha {
+
+class FileImage;
+
+/// An HDF5 file being made: datasets that grow by blocks of rows. It is made in memory, since the
+/// library uses freed memory after a failed write; whoever stores the bytes handles a full disk.
+/// No time stamps are stored, so equal contents give equal bytes.
+///
+/// Errors    Error(kMemory) naming the file.
+/// Threads   one at a time per object; objects are independent.
+class Hdf5Output {
+ public:
+  /// `path` is for messages only.
+  explicit Hdf5Output(const std::string& path);
+  ~Hdf5Output();
+
+  /// Plain rows of `columns` values (0: one value per row, rank 1), or ragged rows (columns 0).
+  void create(const std::string& name, Hdf5Element element, Hdf5Rows rows, int64_t columns,
+              int64_t rows_per_chunk);
+  void append(const std::string& name, int64_t num_rows, std::span<const int8_t> values);
+  void append(const std::string& name, int64_t num_rows, std::span<const int16_t> values);
+  void append_ragged(const std::string& name, std::span<const std::span<const int8_t>> rows);
+  void append_ragged(const std::string& name, std::span<const std::span<const int16_t>> rows);
+  /// Ends the file and gives its bytes, which live as long as this object.
+  std::string_view close();
+
+ private:
+  struct Growing {
+    Hdf5Id id;
+    Hdf5Id type;  // of a row's value or list, in memory and in the file
+    int64_t columns = 0;
+    int64_t num_rows = 0;
+  };
+  void write_rows(const std::string& name, int64_t num_rows, const void* values);
+
+  std::string path_;
+  std::unique_ptr<FileImage> image_;  // at a fixed address; outlives file_
+  Hdf5Id file_;
+  std::map<std::string, Growing> datasets_;
+};
+
+}  // namespace bertha
