@@ -9,7 +9,7 @@
 #include "kernels/base/device.h"
 #include "kernels/collectives.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/bench/case_parts.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {

@@ -6,7 +6,7 @@
 #include "kernels/base/cuda/cuda_devices.h"
 #include "kernels/cuda/cuda_options.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {

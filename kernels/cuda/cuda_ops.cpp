@@ -4,7 +4,6 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 

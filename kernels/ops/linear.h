@@ -90,6 +90,16 @@ struct ActivationBwd {
   Activation activation = Activation::kGeluTanh;
 };
 
+/// What the choice of kernels for a model's GEMMs with a GELU depends on: those of its feed-forward
+/// blocks, and of the transform [hidden, hidden] before the decoder.
+struct FeedForward {
+  DType io;
+  Activation gelu;
+  int64_t hidden;
+  int64_t feed_forward;
+  bool fp8 = false;  // the blocks' GEMMs multiply fp8, and round the GELU and its gradient to it
+};
+
 void validate(const LinearFwd& args);
 void validate(const LinearBwdData& args);
 void validate(const LinearBwdWeight& args);

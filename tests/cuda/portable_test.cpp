@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 #include "tests/cuda/gpu.h"
 
 namespace bertha::testing {

@@ -2,7 +2,6 @@
 
 #include "harness/config/load.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
-#include "kernels/ops/gemm_shape.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/source_dir.h"
 
@@ -43,7 +42,7 @@ std::vector<std::string> plan_seeds() {
                       .matrix_alignment = 16,
                       .bias_alignment = 2,
                       .sm_count = 116};
-    tuned[key] = {.algorithm = {~uint64_t{0}, 0, 1}};
+    tuned[key] = {~uint64_t{0}, 0, 1};
   }
   save_tuned_gemms(scratch_path("seed_plans.txt"), kHere, tuned);
   return {bytes_of(scratch_path("seed_plans.txt"))};

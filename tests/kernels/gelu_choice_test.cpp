@@ -5,7 +5,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/testing/error_of.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {

@@ -32,16 +32,16 @@ GemmKey key(GemmKind kind, DType dtype, GemmEpilogue epilogue, int64_t rows) {
 TunedGemms some_plans() {
   TunedGemms tuned;
   tuned[key(GemmKind::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
-      .algorithm = {~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63}};
-  tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {
-      .algorithm = {7, 6, 5, 4, 3, 2, 1, 0}};
-  tuned[key(GemmKind::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {.algorithm = {}};
+      ~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63};
+  tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {7, 6, 5, 4,
+                                                                                 3, 2, 1, 0};
+  tuned[key(GemmKind::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {};
   GemmKey fp8 = key(GemmKind::kDataGradient, DType::kBF16, GemmEpilogue::kNone, 256);
   fp8.a_dtype = DType::kE4M3;
   fp8.b_dtype = DType::kE5M2;
   for (const bool fast : {false, true}) {
     fp8.fast_accumulate = fast;
-    tuned[fp8] = {.algorithm = {1}};
+    tuned[fp8] = {1};
   }
   return tuned;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/base/divide.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/cuda/cuda_options.h"
-#include "kernels/ops/gemm_shape.h"
+#include "kernels/ops/linear.h"
 
 namespace bertha {
 

@@ -6,9 +6,12 @@
 #include <map>
 #include <string>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/base/arguments.h"
 
 namespace bertha {
+
+/// The GEMMs of a linear layer y[T,N] = x[T,K] w[N,K]^T.
+enum class GemmKind : uint8_t { kForward, kDataGradient, kWeightGradient };
 
 /// What the library applies to a GEMM before it stores it.
 enum class GemmEpilogue : uint8_t {
@@ -33,15 +36,16 @@ inline constexpr int kFullAlignmentBytes = 16;
 struct GemmKey {
   GemmKind kind;
   DType dtype;            // of D, auxiliary matrix and bias; sums are f32
-  DType a_dtype = dtype;  // fp8 where b_dtype is
-  DType b_dtype = dtype;
-  GemmEpilogue epilogue;
-  Accumulate accumulate;
-  int64_t rows;                 // T
-  int64_t inputs;               // K
-  int64_t outputs;              // N
-  int matrix_alignment;         // bytes, of the least aligned matrix, up to kFullAlignmentBytes
-  int bias_alignment;           // bytes, likewise; the full one without bias
+  DType a_dtype = dtype;  // weight, or x in a weight gradient; fp8 if b_dtype is
+  DType b_dtype = dtype;  // x, or dy in gradients
+  GemmEpilogue epilogue = GemmEpilogue::kNone;
+  Accumulate accumulate = Accumulate::kNo;
+  int64_t rows;     // T
+  int64_t inputs;   // K
+  int64_t outputs;  // N
+  // Bytes, of the least aligned matrix and of the bias, up to the full alignment.
+  int matrix_alignment = kFullAlignmentBytes;
+  int bias_alignment = kFullAlignmentBytes;
   int sm_count;                 // planned for; 0 = all
   uint8_t fast_accumulate = 0;  // fp8: 1 = sums stay in tensor cores, which keep 14 bits
   auto operator<=>(const GemmKey&) const = default;
@@ -49,11 +53,6 @@ struct GemmKey {
 
 /// The library's algorithm (cublasLtMatmulAlgo_t): 64 bytes that only the same library understands.
 using GemmAlgorithm = std::array<uint64_t, 8>;
-
-struct TunedGemm {
-  GemmAlgorithm algorithm;
-  bool operator==(const TunedGemm&) const = default;
-};
-using TunedGemms = std::map<GemmKey, TunedGemm>;
+using TunedGemms = std::map<GemmKey, GemmAlgorithm>;
 
 }  // namespace bertha

@@ -11,14 +11,13 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {
 
 struct Record {
   GemmKey key;
-  TunedGemm tuned;
+  GemmAlgorithm algorithm;
 };
 static_assert(std::is_trivially_copyable_v<Record>);
 
@@ -49,15 +48,15 @@ TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
   for (size_t at = 0; at < records.size(); at += sizeof(Record)) {
     Record record{};
     std::memcpy(&record, &records[at], sizeof(record));
-    tuned[record.key] = record.tuned;
+    tuned[record.key] = record.algorithm;
   }
   return tuned;
 }
 
 void save_tuned_gemms(const std::string& path, const GemmOrigin& here, const TunedGemms& tuned) {
   std::string records;
-  for (const auto& [key, plan] : tuned) {
-    Record record{key, plan};
+  for (const auto& [key, algorithm] : tuned) {
+    const Record record{key, algorithm};
     records.append(reinterpret_cast<const char*>(&record), sizeof(record));
   }
   const std::string partial = concat(path, ".", std::random_device{}());  // a name per writer

@@ -1,13 +1,12 @@
 #include "kernels/cuda/gemm/gemm_plans.h"
 
+#include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "kernels/base/cuda/cuda_check.h"
 #include "kernels/base/cuda/handles.h"
 #include "kernels/base/log.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {
@@ -158,7 +157,10 @@ const GemmPlan* GemmPlans::find(const GemmKey& key) {
 
 std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
   GemmPlan plan(key);
-  if (const TunedGemm* tuned = nearest(key); tuned != nullptr && use(*tuned, plan)) return plan;
+  if (const GemmAlgorithm* tuned = nearest(key)) {
+    plan.algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*tuned);
+    if (serves(plan)) return plan;
+  }
   const std::vector<cublasLtMatmulAlgo_t> choices =
       heuristics(plan, tune_on_first_use_ ? kAllChoices : kFirstChoices);
   if (choices.empty()) return std::nullopt;
@@ -167,8 +169,8 @@ std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
   return plan;
 }
 
-const TunedGemm* GemmPlans::nearest(const GemmKey& key) const {
-  const TunedGemm* best = nullptr;
+const GemmAlgorithm* GemmPlans::nearest(const GemmKey& key) const {
+  const GemmAlgorithm* best = nullptr;
   int64_t distance = 0;
   for (const auto& [other, tuned] : tuned_) {
     GemmKey same_rows = other;
@@ -181,12 +183,6 @@ const TunedGemm* GemmPlans::nearest(const GemmKey& key) const {
     distance = away;
   }
   return best;
-}
-
-bool GemmPlans::use(const TunedGemm& tuned, GemmPlan& plan) const {
-  static_assert(sizeof(GemmAlgorithm) == sizeof(cublasLtMatmulAlgo_t));
-  std::memcpy(&plan.algorithm, tuned.algorithm.data(), sizeof(plan.algorithm));
-  return serves(plan);
 }
 
 bool GemmPlans::serves(const GemmPlan& plan) const {

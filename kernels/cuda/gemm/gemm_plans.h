@@ -11,7 +11,6 @@
 #include "kernels/cuda/gemm/cublaslt_calls.h"
 #include "kernels/cuda/gemm/gemm_key.h"
 #include "kernels/cuda/gemm/gemm_plan_file.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 
@@ -87,8 +86,7 @@ class GemmPlans {
 
  private:
   std::optional<GemmPlan> make(const GemmKey& key);
-  const TunedGemm* nearest(const GemmKey& key) const;
-  bool use(const TunedGemm& tuned, GemmPlan& plan) const;
+  const GemmAlgorithm* nearest(const GemmKey& key) const;
   /// Whether the library runs the plan's algorithm in the workspace there is.
   bool serves(const GemmPlan& plan) const;
   /// Blocks: times the algorithms around these, and keeps the fastest correct one.

@@ -18,7 +18,6 @@
 #include "kernels/cuda/gemm/gelu_choice.h"
 #include "kernels/cuda/gemm/gemm_plans.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
-#include "kernels/ops/gemm_shape.h"
 
 namespace bertha {
 namespace {
@@ -129,36 +128,19 @@ void run_plain(GemmPlans& plans, GemmKey key, const GemmOperands& operands) {
   plans.run(require(plans, with_operands(key, operands)), operands);
 }
 
-/// With well-aligned operands.
-GemmKey gemm_key(const GemmShape& shape, int sm_count) {
-  const bool fp8 = is_fp8(shape.a_dtype);
+GemmEpilogue epilogue_of(const LinearFwd& args) {
   // The bias of an f32 GEMM of fp8 would have to be bf16.
-  const bool bias = shape.bias && !(fp8 && shape.dtype == DType::kF32);
-  GemmEpilogue epilogue = bias ? GemmEpilogue::kBias : GemmEpilogue::kNone;
-  if (shape.activation == Activation::kGeluTanh) {
-    if (shape.kind == GemmKind::kForward && shape.bias &&
-        gelu_in_epilogue(shape.dtype, shape.outputs)) {
-      epilogue = GemmEpilogue::kGeluBias;
-    }
-    if (shape.kind == GemmKind::kDataGradient && !fp8 &&
-        gelu_in_epilogue(shape.dtype, shape.inputs)) {
-      epilogue = GemmEpilogue::kDgelu;
-    }
-  }
-  return {
-      .kind = shape.kind,
-      .dtype = shape.dtype,
-      .a_dtype = shape.a_dtype,
-      .b_dtype = shape.b_dtype,
-      .epilogue = epilogue,
-      .accumulate = shape.accumulate,
-      .rows = shape.rows,
-      .inputs = shape.inputs,
-      .outputs = shape.outputs,
-      .matrix_alignment = kFullAlignmentBytes,
-      .bias_alignment = kFullAlignmentBytes,
-      .sm_count = sm_count,
-      .fast_accumulate = fp8 && (shape.kind != GemmKind::kWeightGradient || shape.fast_accumulate)};
+  const bool is_wide_fp8 = is_fp8(args.x.dtype) && args.y.dtype == DType::kF32;
+  if (!args.bias.has_data() || is_wide_fp8) return GemmEpilogue::kNone;
+  const bool has_gelu = args.activation == Activation::kGeluTanh &&
+                        gelu_in_epilogue(args.y.dtype, args.weight.extent(0));
+  return has_gelu ? GemmEpilogue::kGeluBias : GemmEpilogue::kBias;
+}
+
+GemmEpilogue epilogue_of(const LinearBwdData& args) {
+  const bool has_gelu = args.activation == Activation::kGeluTanh && !is_fp8(args.dy.dtype) &&
+                        gelu_in_epilogue(args.dx.dtype, args.dx.extent(1));
+  return has_gelu ? GemmEpilogue::kDgelu : GemmEpilogue::kNone;
 }
 
 }  // namespace
@@ -168,16 +150,16 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
   auto& plans = context.state<GemmPlans>();
-  GemmKey key = gemm_key({.kind = GemmKind::kForward,
-                          .dtype = args.y.dtype,
-                          .a_dtype = args.weight.dtype,
-                          .b_dtype = args.x.dtype,
-                          .rows = args.x.extent(0),
-                          .inputs = args.x.extent(1),
-                          .outputs = args.weight.extent(0),
-                          .bias = args.bias.has_data(),
-                          .activation = args.activation},
-                         chosen_options(context).gemm_sm_count);
+  GemmKey key{.kind = GemmKind::kForward,
+              .dtype = args.y.dtype,
+              .a_dtype = args.weight.dtype,
+              .b_dtype = args.x.dtype,
+              .epilogue = epilogue_of(args),
+              .rows = args.x.extent(0),
+              .inputs = args.x.extent(1),
+              .outputs = args.weight.extent(0),
+              .sm_count = chosen_options(context).gemm_sm_count,
+              .fast_accumulate = is_fp8(args.x.dtype)};
   check_fp8(context, LinearFwd::kName, key,
             {{"x", args.x},
              {"weight", args.weight},
@@ -210,16 +192,17 @@ namespace {
 
 void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
   auto& plans = context.state<GemmPlans>();
-  const GemmKey key = gemm_key({.kind = GemmKind::kDataGradient,
-                                .dtype = args.dx.dtype,
-                                .a_dtype = args.weight.dtype,
-                                .b_dtype = args.dy.dtype,
-                                .rows = args.dy.extent(0),
-                                .inputs = args.dx.extent(1),
-                                .outputs = args.dy.extent(1),
-                                .activation = args.activation,
-                                .accumulate = args.accumulate},
-                               chosen_options(context).gemm_sm_count);
+  const GemmKey key{.kind = GemmKind::kDataGradient,
+                    .dtype = args.dx.dtype,
+                    .a_dtype = args.weight.dtype,
+                    .b_dtype = args.dy.dtype,
+                    .epilogue = epilogue_of(args),
+                    .accumulate = args.accumulate,
+                    .rows = args.dy.extent(0),
+                    .inputs = args.dx.extent(1),
+                    .outputs = args.dy.extent(1),
+                    .sm_count = chosen_options(context).gemm_sm_count,
+                    .fast_accumulate = is_fp8(args.dy.dtype)};
   check_fp8(context, LinearBwdData::kName, key,
             {{"dy", args.dy},
              {"weight", args.weight},
@@ -265,16 +248,17 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
     return;
   }
   auto& plans = context.state<GemmPlans>();
-  const GemmKey key = gemm_key({.kind = GemmKind::kWeightGradient,
-                                .dtype = args.dweight.dtype,
-                                .a_dtype = args.x.dtype,
-                                .b_dtype = args.dy.dtype,
-                                .rows = rows,
-                                .inputs = args.dweight.extent(1),
-                                .outputs = args.dweight.extent(0),
-                                .accumulate = args.accumulate,
-                                .fast_accumulate = chosen_options(context).fp8_fast_wgrad},
-                               chosen_options(context).gemm_sm_count);
+  const CudaOptions& options = chosen_options(context);
+  const GemmKey key{.kind = GemmKind::kWeightGradient,
+                    .dtype = args.dweight.dtype,
+                    .a_dtype = args.x.dtype,
+                    .b_dtype = args.dy.dtype,
+                    .accumulate = args.accumulate,
+                    .rows = rows,
+                    .inputs = args.dweight.extent(1),
+                    .outputs = args.dweight.extent(0),
+                    .sm_count = options.gemm_sm_count,
+                    .fast_accumulate = is_fp8(args.dy.dtype) && options.fp8_fast_wgrad};
   check_fp8(context, LinearBwdWeight::kName, key,
             {{"dy", args.dy},
              {"x", args.x},
