@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 #include "kernels/base/error.h"
 
@@ -8,51 +9,21 @@ namespace bertha {
 
 enum class DType : uint8_t { kF64, kF32, kF16, kBF16, kE4M3, kE5M2, kI64, kI32, kU64, kU8 };
 
-constexpr int64_t size_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kI64:
-    case DType::kU64:
-      return 8;
-    case DType::kF32:
-    case DType::kI32:
-      return 4;
-    case DType::kF16:
-    case DType::kBF16:
-      return 2;
-    case DType::kE4M3:
-    case DType::kE5M2:
-    case DType::kU8:
-      return 1;
-  }
-  return 0;
-}
+struct DTypeFacts {
+  const char* name;
+  int64_t size_bytes;
+};
+/// In the order of DType.
+inline constexpr DTypeFacts kDTypeFacts[] = {
+    {"f64", 8},  {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"e4m3", 1},
+    {"e5m2", 1}, {"i64", 8}, {"i32", 4}, {"u64", 8},  {"u8", 1},
+};
+static_assert(std::size(kDTypeFacts) == static_cast<size_t>(DType::kU8) + 1);
 
-constexpr const char* name(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "f64";
-    case DType::kF32:
-      return "f32";
-    case DType::kF16:
-      return "f16";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kE4M3:
-      return "e4m3";
-    case DType::kE5M2:
-      return "e5m2";
-    case DType::kI64:
-      return "i64";
-    case DType::kI32:
-      return "i32";
-    case DType::kU64:
-      return "u64";
-    case DType::kU8:
-      return "u8";
-  }
-  return "?";
+constexpr int64_t size_bytes(DType dtype) {
+  return kDTypeFacts[static_cast<size_t>(dtype)].size_bytes;
 }
+constexpr const char* name(DType dtype) { return kDTypeFacts[static_cast<size_t>(dtype)].name; }
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
