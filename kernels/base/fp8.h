@@ -59,6 +59,23 @@ constexpr float to_float(Fp8E4M3 value) {
   return to_float(scaled) * 256.0f;
 }
 
+/// data[index], of any dtype.
+inline double get_element(const void* data, DType dtype, int64_t index) {
+  const auto at = [&]<class T>(T value) {
+    std::memcpy(&value, static_cast<const char*>(data) + index * int64_t{sizeof(T)}, sizeof(T));
+    return value;
+  };
+  if (dtype == DType::kF64) return at(double{});
+  if (dtype == DType::kF32) return static_cast<double>(at(float{}));
+  if (dtype == DType::kF16) return static_cast<double>(to_float(at(Half{})));
+  if (dtype == DType::kBF16) return static_cast<double>(to_float(at(BFloat16{})));
+  if (dtype == DType::kE4M3) return static_cast<double>(to_float(at(Fp8E4M3{})));
+  if (dtype == DType::kE5M2) return static_cast<double>(to_float(at(Fp8E5M2{})));
+  if (dtype == DType::kI64) return static_cast<double>(at(int64_t{}));
+  if (dtype == DType::kU64) return static_cast<double>(at(uint64_t{}));
+  return dtype == DType::kI32 ? at(int32_t{}) : at(uint8_t{});
+}
+
 /// data[index] = number, in a floating-point format, rounded to nearest even.
 inline void set_element(void* data, DType dtype, int64_t index, double number) {
   const auto store = [&](auto value) {

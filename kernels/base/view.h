@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include "kernels/base/dtype.h"
@@ -17,12 +19,13 @@ struct View {
   static constexpr int kMaxRank = 4;
 
   View() = default;
-  View(void* data_in, DType dtype_in, std::initializer_list<int64_t> extents_in)
+  View(void* data_in, DType dtype_in, std::span<const int64_t> extents_in)
       : data(data_in), dtype(dtype_in), rank(static_cast<int>(extents_in.size())) {
     BERTHA_CHECK(rank <= kMaxRank, "rank ", rank, ", want at most ", kMaxRank);
-    int axis = 0;
-    for (const int64_t extent : extents_in) extents[static_cast<size_t>(axis++)] = extent;
+    std::ranges::copy(extents_in, extents.begin());
   }
+  View(void* data_in, DType dtype_in, std::initializer_list<int64_t> extents_in)
+      : View(data_in, dtype_in, std::span(extents_in.begin(), extents_in.size())) {}
 
   int64_t extent(int axis) const { return extents[static_cast<size_t>(axis)]; }
 

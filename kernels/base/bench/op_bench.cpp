@@ -25,29 +25,6 @@ constexpr double kClearedBytesPerSecond = 200e9;  // half of the measured rate
 constexpr int64_t kWarmUps = 3;
 constexpr int64_t kMostUploadedRest = int64_t{1} << 20;  // bytes; the device repeats them
 
-View view_of(DType dtype, const std::vector<int64_t>& extents) {
-  View view(nullptr, dtype, {});
-  view.rank = static_cast<int>(extents.size());
-  std::copy(extents.begin(), extents.end(), view.extents.begin());
-  return view;
-}
-
-double element(const char* data, DType dtype, int64_t index) {
-  const auto at = [&]<class T>(T value) {
-    std::memcpy(&value, data + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return value;
-  };
-  if (dtype == DType::kF64) return at(double{});
-  if (dtype == DType::kF32) return static_cast<double>(at(float{}));
-  if (dtype == DType::kF16) return static_cast<double>(to_float(at(Half{})));
-  if (dtype == DType::kBF16) return static_cast<double>(to_float(at(BFloat16{})));
-  if (dtype == DType::kE4M3) return static_cast<double>(to_float(at(Fp8E4M3{})));
-  if (dtype == DType::kE5M2) return static_cast<double>(to_float(at(Fp8E5M2{})));
-  if (dtype == DType::kI64) return static_cast<double>(at(int64_t{}));
-  if (dtype == DType::kU64) return static_cast<double>(at(uint64_t{}));
-  return dtype == DType::kI32 ? at(int32_t{}) : at(uint8_t{});
-}
-
 /// Blocks: the host, until the bytes have been copied to device memory.
 void upload(Device& device, Stream& stream, const std::vector<char>& bytes, void* to) {
   const Buffer pinned = device.allocate_pinned(std::ssize(bytes));
@@ -94,7 +71,7 @@ double rounding_unit(DType dtype) {
 double bytes_moved(const std::vector<BenchTensor>& tensors, DType io) {
   double bytes = 0;
   for (const BenchTensor& tensor : tensors) {
-    const View view = view_of(tensor.io ? io : tensor.dtype, tensor.extents);
+    const View view(nullptr, tensor.io ? io : tensor.dtype, std::span(tensor.extents));
     bytes += tensor.passes * static_cast<double>(view.bytes());
   }
   return bytes;
@@ -157,7 +134,7 @@ OpBenchBase::Operands OpBenchBase::make_operands(const std::vector<BenchTensor>&
                                                  int64_t number) {
   Operands made;
   for (const BenchTensor& tensor : tensors) {
-    View view = view_of(tensor.io ? io_ : tensor.dtype, tensor.extents);
+    View view(nullptr, tensor.io ? io_ : tensor.dtype, std::span(tensor.extents));
     made.memory.push_back(device_.allocate(view.bytes()));
     made.bytes += view.bytes();
     view.data = made.memory.back().data();
@@ -188,8 +165,8 @@ OpBenchBase::Operands OpBenchBase::make_checked_operands(const std::vector<Bench
   for (size_t i = 0; i < tensors.size(); ++i) {
     const BenchTensor& tensor = tensors[i];
     const View& all = full.views[i];
-    View view = view_of(tensor.io ? exact : tensor.dtype,
-                        tensor.checked.empty() ? tensor.extents : tensor.checked);
+    View view(nullptr, tensor.io ? exact : tensor.dtype,
+              std::span(tensor.checked.empty() ? tensor.extents : tensor.checked));
     if (tensor.is_empty_beyond)
       empty(device_, stream_, all.rows(view.extent(0), all.extent(0) - view.extent(0)));
     made.memory.push_back(reference_device_->allocate(std::max<int64_t>(view.bytes(), 1)));
@@ -201,7 +178,7 @@ OpBenchBase::Operands OpBenchBase::make_checked_operands(const std::vector<Bench
         std::ranges::copy(values, static_cast<char*>(view.data));
       } else {
         for (int64_t e = 0; e < view.elements(); ++e) {
-          view.as<float>()[e] = static_cast<float>(element(values.data(), all.dtype, e));
+          view.as<float>()[e] = static_cast<float>(get_element(values.data(), all.dtype, e));
         }
       }
     }
@@ -227,9 +204,8 @@ void OpBenchBase::compare(const std::vector<BenchTensor>& tensors, const Operand
     double largest = 0;
     double difference = 0;
     for (int64_t e = 0; e < wanted.elements(); ++e) {
-      const double want =
-          tensor.repeated * element(static_cast<const char*>(wanted.data), wanted.dtype, e);
-      const double off = std::abs(element(found.data(), dtype, e) - want);
+      const double want = tensor.repeated * get_element(wanted.data, wanted.dtype, e);
+      const double off = std::abs(get_element(found.data(), dtype, e) - want);
       largest = std::max(largest, std::abs(want));
       difference = std::isnan(off) ? HUGE_VAL : std::max(difference, off);
     }

@@ -18,13 +18,6 @@ namespace {
 constexpr int64_t kGuardBytes = 4096;
 constexpr uint8_t kGuard = 0xA5;
 
-View shaped(void* data, DType dtype, const std::vector<int64_t>& extents) {
-  View view(data, dtype, {});
-  view.rank = static_cast<int>(extents.size());
-  for (size_t axis = 0; axis < extents.size(); ++axis) view.extents[axis] = extents[axis];
-  return view;
-}
-
 }  // namespace
 
 CudaKernels kernels_to_test() {
@@ -61,7 +54,7 @@ HostTensor<float> rounded_to(DType dtype, const HostTensor<float>& values) {
 DeviceTensor::DeviceTensor(const TestDevice& device, DType dtype, const HostTensor<float>& values,
                            int64_t offset)
     : device_(&device),
-      view_(shaped(nullptr, dtype, values.extents)),
+      view_(nullptr, dtype, std::span(values.extents)),
       extents_(values.extents),
       offset_bytes_(offset * size_bytes(dtype)) {
   std::vector<uint8_t> bytes(static_cast<size_t>(view_.bytes()));
@@ -72,37 +65,10 @@ DeviceTensor::DeviceTensor(const TestDevice& device, DType dtype, const HostTens
   upload(bytes.data());
 }
 
-DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<int32_t>& values)
+template <class T>
+DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<T>& values)
     : device_(&device),
-      view_(shaped(nullptr, DType::kI32, values.extents)),
-      extents_(values.extents) {
-  upload(values.values.data());
-}
-
-DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<int64_t>& values)
-    : device_(&device),
-      view_(shaped(nullptr, DType::kI64, values.extents)),
-      extents_(values.extents) {
-  upload(values.values.data());
-}
-
-DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<uint64_t>& values)
-    : device_(&device),
-      view_(shaped(nullptr, DType::kU64, values.extents)),
-      extents_(values.extents) {
-  upload(values.values.data());
-}
-
-DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<uint8_t>& values)
-    : device_(&device),
-      view_(shaped(nullptr, DType::kU8, values.extents)),
-      extents_(values.extents) {
-  upload(values.values.data());
-}
-
-DeviceTensor::DeviceTensor(const TestDevice& device, const HostTensor<double>& values)
-    : device_(&device),
-      view_(shaped(nullptr, DType::kF64, values.extents)),
+      view_(nullptr, kDTypeOf<T>, std::span(values.extents)),
       extents_(values.extents) {
   upload(values.values.data());
 }
@@ -140,17 +106,8 @@ HostTensor<float> DeviceTensor::floats() const {
   values.extents = extents_;
   values.values.resize(static_cast<size_t>(view_.elements()));
   for (size_t i = 0; i < values.values.size(); ++i) {
-    if (view_.dtype == DType::kF32) std::memcpy(&values.values[i], &bytes[4 * i], 4);
-    if (view_.dtype == DType::kF16) {
-      Half half;
-      std::memcpy(&half, &bytes[2 * i], 2);
-      values.values[i] = to_float(half);
-    }
-    if (view_.dtype == DType::kBF16) {
-      BFloat16 half;
-      std::memcpy(&half, &bytes[2 * i], 2);
-      values.values[i] = to_float(half);
-    }
+    values.values[i] =
+        static_cast<float>(get_element(bytes.data(), view_.dtype, static_cast<int64_t>(i)));
   }
   return values;
 }
@@ -169,6 +126,11 @@ HostTensor<T> DeviceTensor::values() const {
   return values;
 }
 
+template DeviceTensor::DeviceTensor(const TestDevice&, const HostTensor<int32_t>&);
+template DeviceTensor::DeviceTensor(const TestDevice&, const HostTensor<int64_t>&);
+template DeviceTensor::DeviceTensor(const TestDevice&, const HostTensor<uint64_t>&);
+template DeviceTensor::DeviceTensor(const TestDevice&, const HostTensor<uint8_t>&);
+template DeviceTensor::DeviceTensor(const TestDevice&, const HostTensor<double>&);
 template HostTensor<int32_t> DeviceTensor::values() const;
 template HostTensor<int64_t> DeviceTensor::values() const;
 template HostTensor<uint64_t> DeviceTensor::values() const;

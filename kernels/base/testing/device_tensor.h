@@ -41,11 +41,9 @@ class DeviceTensor {
   /// after an aligned address.
   DeviceTensor(const TestDevice& device, DType dtype, const HostTensor<float>& values,
                int64_t offset = 0);
-  DeviceTensor(const TestDevice& device, const HostTensor<int32_t>& values);
-  DeviceTensor(const TestDevice& device, const HostTensor<int64_t>& values);
-  DeviceTensor(const TestDevice& device, const HostTensor<uint64_t>& values);
-  DeviceTensor(const TestDevice& device, const HostTensor<uint8_t>& values);
-  DeviceTensor(const TestDevice& device, const HostTensor<double>& values);
+  /// T: int32_t, int64_t, uint64_t, uint8_t or double.
+  template <class T>
+  DeviceTensor(const TestDevice& device, const HostTensor<T>& values);
 
   View view() const { return view_; }
   /// Waits for the stream. f16 and bf16 are widened.

@@ -19,12 +19,7 @@ struct HostTensor {
   explicit HostTensor(std::initializer_list<int64_t> extents_in, T fill = T{})
       : extents(extents_in), values(static_cast<size_t>(count(extents_in)), fill) {}
 
-  View view() {
-    View all(values.data(), kDTypeOf<T>, {});
-    all.rank = static_cast<int>(extents.size());
-    for (size_t axis = 0; axis < extents.size(); ++axis) all.extents[axis] = extents[axis];
-    return all;
-  }
+  View view() { return {values.data(), kDTypeOf<T>, std::span(extents)}; }
 
   T& operator[](int64_t index) { return values[static_cast<size_t>(index)]; }
   const T& operator[](int64_t index) const { return values[static_cast<size_t>(index)]; }

@@ -67,15 +67,13 @@ struct ViewMaker {
       fail(ExitCode::kInternal, operation, ": ", field, " has dtype ", tensor.dtype,
            ", want a BerthaDType");
     }
-    View view(tensor.data, static_cast<DType>(tensor.dtype), {});
-    view.rank = tensor.rank;
-    for (int axis = 0; axis < tensor.rank; ++axis) {
-      if (tensor.extents[axis] < 0) {
-        fail(ExitCode::kInternal, operation, ": ", field, " has the extent ", tensor.extents[axis],
-             ", want 0 or more");
-      }
-      view.extents[static_cast<size_t>(axis)] = tensor.extents[axis];
+    const std::span extents(tensor.extents, static_cast<size_t>(tensor.rank));
+    for (const int64_t extent : extents) {
+      if (extent >= 0) continue;
+      fail(ExitCode::kInternal, operation, ": ", field, " has the extent ", extent,
+           ", want 0 or more");
     }
+    const View view(tensor.data, static_cast<DType>(tensor.dtype), extents);
     check_countable(field, view);
     check_dense(operation, field, tensor);
     return view;
