@@ -9,14 +9,6 @@
 namespace bertha {
 namespace {
 
-bool same_segment(const LambSegment& a, const LambSegment& b) {
-  return a.tensor == b.tensor && a.begin == b.begin && a.end == b.end && a.decay == b.decay;
-}
-
-bool same_segments(std::span<const LambSegment> a, std::span<const LambSegment> b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_segment);
-}
-
 template <class T>
 size_t bytes_of(const std::vector<T>& values) {
   return values.size() * sizeof(T);
@@ -44,7 +36,7 @@ std::vector<LambChunk> make_lamb_chunks(std::span<const LambSegment> segments) {
 
 LambChunkTable LambChunkTables::table_of(std::span<const LambSegment> segments, int64_t tensors) {
   for (const Entry& entry : entries_) {
-    if (entry.table.tensors == tensors && same_segments(entry.segments, segments)) {
+    if (entry.table.tensors == tensors && std::ranges::equal(entry.segments, segments)) {
       return entry.table;
     }
   }

@@ -45,6 +45,7 @@ struct LambSegment {
   int64_t begin = 0;   // elements, inside the shard
   int64_t end = 0;
   bool decay = true;  // weight decay, and with it the trust ratio
+  bool operator==(const LambSegment&) const = default;
 };
 
 }  // namespace bertha
