@@ -83,6 +83,17 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   return true;
 }
 
+/// Runs an operation of softmax_rows.cuh on all rows, of any width.
+template <class Operation>
+void run_softmax_rows(CudaContext& context, const Operation& operation, int64_t rows,
+                      int64_t columns, int most_elements) {
+  context.state<CompiledAlike<Operation>>();
+  if constexpr (sizeof(typename Operation::Element) == 2) {
+    if (launch_softmax_rows(context, operation, rows, columns, most_elements)) return;
+  }
+  launch_rows(context, operation, rows, columns, most_elements);
+}
+
 /// softmax or log softmax of the numbers that `load` gives, row by row, to `store`; one pass over
 /// memory. Kernels by width as for SoftmaxFwd; a Load of 16-bit elements takes the fast ones.
 ///
@@ -95,14 +106,8 @@ template <SoftmaxKind kKind, class Load, class Store>
 void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
   if (rows == 0) return;
-  using Operation = SoftmaxRows<Load, Store, kKind>;
-  context.state<CompiledAlike<Operation>>();
-  const Operation operation{{load}, store};
-  const int most = row_vec_elements(columns, load, store);
-  if constexpr (sizeof(typename Load::Element) == 2) {
-    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
-  }
-  launch_rows(context, operation, rows, columns, most);
+  run_softmax_rows(context, SoftmaxRows<Load, Store, kKind>{{load}, store}, rows, columns,
+                   row_vec_elements(columns, load, store));
 }
 
 /// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
@@ -111,14 +116,9 @@ template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            double scale, int64_t rows, int64_t columns) {
   if (rows == 0) return;
-  using Operation = SoftmaxGradientRows<LoadDy, LoadY, Store, kKind>;
-  context.state<CompiledAlike<Operation>>();
-  const Operation operation{{dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
-  const int most = row_vec_elements(columns, dy, y, dx);
-  if constexpr (sizeof(typename LoadDy::Element) == 2) {
-    if (launch_softmax_rows(context, operation, rows, columns, most)) return;
-  }
-  launch_rows(context, operation, rows, columns, most);
+  const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{
+      {dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
+  run_softmax_rows(context, operation, rows, columns, row_vec_elements(columns, dy, y, dx));
 }
 
 // --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------
