@@ -9,9 +9,9 @@
 
 #include "kernels/base/testing/backward_checks.h"
 #include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/expect_near.h"
 #include "kernels/base/testing/run_on_cpu.h"
 #include "kernels/base/testing/tolerance.h"
+#include "kernels/rows/tests/expect_near.h"
 #include "kernels/rows/tests/golden.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
 

@@ -10,10 +10,10 @@
 
 #include "kernels/base/cpu/element_types.h"
 #include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_near.h"
 #include "kernels/base/testing/finite_difference.h"
 #include "kernels/base/testing/run_on_cpu.h"
 #include "kernels/base/testing/tolerance.h"
+#include "kernels/rows/tests/expect_near.h"
 #include "kernels/rows/tests/golden.h"
 #include "kernels/rows/tests/softmax_case.h"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/expect_near.h"
 #include "kernels/base/testing/tolerance.h"
 #include "kernels/rows/examples/examples.h"
 #include "kernels/rows/ops/layer_norm.h"
@@ -12,6 +11,7 @@
 #include "kernels/rows/tests/cuda/functors_for_others.h"
 #include "kernels/rows/tests/cuda/moved_rows.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
+#include "kernels/rows/tests/expect_near.h"
 
 // Load and Store functors in the kernels of all widths, against the CPU backend: the examples, and
 // rows that are gathered, scattered, masked and of other types (moved_rows.h).

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/expect_near.h"
 #include "kernels/base/testing/tolerance.h"
 #include "kernels/rows/ops/layer_norm.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
+#include "kernels/rows/tests/expect_near.h"
 
 // LayerNorm at any width, type and address, with and without a residual and parameters.
 

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/testing/expect_near.h"
 #include "kernels/base/testing/tolerance.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
+#include "kernels/rows/tests/expect_near.h"
 #include "kernels/rows/tests/softmax_case.h"
 
 namespace bertha::testing {
