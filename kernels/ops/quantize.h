@@ -2,10 +2,11 @@
 
 #include <array>
 
-#include "kernels/ops/fp8_result.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {
+
+class ArgumentCheck;
 
 /// The byte of a derivative of 0, and what 1 more adds: -0.14 to 1.135, where gelu' has -0.13 to
 /// 1.13, within half a step.
@@ -66,6 +67,20 @@ struct QuantizeWeights {
   static constexpr size_t kWeights = 4;
   std::array<Quantize, kWeights> weights;
 };
+
+/// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are
+/// those of Quantize of the result in io, bit for bit; the view of the result in io is memory that
+/// the operation may use, with undefined contents afterwards. Without data in q: not wanted.
+struct Fp8Result {
+  View q = {};          // fp8 [R, C]  out
+  View scale = {};      // f32 [1]
+  View amax = {};       // f32 [1]     in, out
+  View saturated = {};  // i64 [1]     in, out
+  View live_rows = {};  // i32 [1]     rows that are no padding; without data: all
+};
+
+void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,
+                      int64_t rows, int64_t columns);
 
 /// What makes `result` of `x`, the result in io, where an operation does not do it itself.
 Quantize quantize_to(const Fp8Result& result, const View& x);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/base/arguments.h"
-#include "kernels/ops/fp8_result.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 

@@ -1,8 +1,6 @@
 // Operations that round their result to fp8 as they compute it give the bytes of Quantize after the
 // operation in io.
 
-#include "kernels/ops/fp8_result.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "kernels/base/testing/tolerance.h"
-#include "kernels/ops/fp8_result.h"
 #include "kernels/ops/lamb_state.h"
+#include "kernels/ops/quantize.h"
 #include "tests/harness/train/training_rig.h"
 
 namespace bertha::testing {
