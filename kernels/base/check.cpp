@@ -23,6 +23,13 @@ void ArgumentCheck::floating(const char* field, const View& view) const {
   }
 }
 
+RowsShape ArgumentCheck::matrix(const char* field, const View& view) const {
+  rank(field, view, 2);
+  io(field, view);
+  same(field, view, view.dtype, view);
+  return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
+}
+
 void ArgumentCheck::view(const char* field, const View& view, DType dtype,
                          std::initializer_list<int64_t> extents) const {
   same(field, view, dtype, View(nullptr, dtype, extents));

@@ -7,6 +7,13 @@
 
 namespace bertha {
 
+/// The matrix that an operation's other fields are measured by.
+struct RowsShape {
+  DType io = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
 /// Checks the fields of one operation's arguments and names operation, field, found and wanted.
 ///
 /// Errors    Error(kInternal): wrong arguments are a bug of the caller, not of the user's input.
@@ -20,6 +27,8 @@ class ArgumentCheck {
   void io(const char* field, const View& view) const;
   /// One of f64, f32, f16, bf16.
   void floating(const char* field, const View& view) const;
+  /// Two axes, one of f32, f16, bf16, and data.
+  RowsShape matrix(const char* field, const View& view) const;
   /// As view, with the extents of another.
   void same(const char* field, const View& view, DType dtype, const View& other) const;
   /// Dtype, extents, and data (unless there are no elements).

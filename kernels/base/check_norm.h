@@ -6,13 +6,6 @@ namespace bertha {
 
 // What the operations around a LayerNorm have in common: layer_norm, residual_ln and embedding.
 
-/// The matrix that an operation's other fields are measured by.
-struct RowsShape {
-  DType io = DType::kF32;
-  int64_t rows = 0;
-  int64_t columns = 0;
-};
-
 /// Rows of C >= 1 columns, of any floating dtype.
 inline RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view) {
   check.rank(field, view, 2);
@@ -25,12 +18,10 @@ inline RowsShape check_rows(const ArgumentCheck& check, const char* field, const
 /// Rows of H columns, H a multiple of 8.
 inline RowsShape check_hidden_rows(const ArgumentCheck& check, const char* field,
                                    const View& view) {
-  check.rank(field, view, 2);
-  check.io(field, view);
-  check.at_least("H", view.extent(1), 8);
-  check.multiple_of("H", view.extent(1), 8);
-  check.same(field, view, view.dtype, view);
-  return {.io = view.dtype, .rows = view.extent(0), .columns = view.extent(1)};
+  const RowsShape shape = check.matrix(field, view);
+  check.at_least("H", shape.columns, 8);
+  check.multiple_of("H", shape.columns, 8);
+  return shape;
 }
 
 /// gamma, beta, mean, rstd, epsilon and dropout of a forward pass.

@@ -6,17 +6,13 @@ namespace bertha {
 
 void validate(const CrossEntropy& args) {
   const ArgumentCheck check(CrossEntropy::kName);
-  check.rank("logits", args.logits, 2);
-  check.io("logits", args.logits);
-  const int64_t rows = args.logits.extent(0);
-  const int64_t columns = args.logits.extent(1);
-  check.view("logits", args.logits, args.logits.dtype, {rows, columns});
-  check.view("labels", args.labels, DType::kI32, {rows});
+  const RowsShape logits = check.matrix("logits", args.logits);
+  check.view("labels", args.labels, DType::kI32, {logits.rows});
   if (args.write_gradient) check.view("gradient_scale", args.gradient_scale, DType::kF32, {1});
   check.view("loss_sum", args.loss_sum, DType::kF64, {1});
   check.views({{"correct", args.correct}, {"rows_counted", args.rows_counted}}, DType::kI64, {1});
   check.at_least("classes", args.classes, 1);
-  check.at_most("classes", args.classes, columns);
+  check.at_most("classes", args.classes, logits.columns);
 }
 
 }  // namespace bertha

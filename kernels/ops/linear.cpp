@@ -119,12 +119,8 @@ void validate(const LinearBwdWeight& args) {
 
 void validate(const ActivationBwd& args) {
   const ArgumentCheck check(ActivationBwd::kName);
-  check.rank("dy", args.dy, 2);
-  check.io("dy", args.dy);
-  const DType io = args.dy.dtype;
-  const int64_t rows = args.dy.extent(0);
-  const int64_t columns = args.dy.extent(1);
-  check.views({{"dy", args.dy}, {"saved", args.saved}, {"dx", args.dx}}, io, {rows, columns});
+  const RowsShape dy = check.matrix("dy", args.dy);
+  check.views({{"saved", args.saved}, {"dx", args.dx}}, dy.io, {dy.rows, dy.columns});
   if (args.activation == Activation::kNone) {
     check.refuse("activation", "is none, want gelu or tanh");
   }

@@ -47,10 +47,7 @@ void validate(const Quantize& args) {
   const ArgumentCheck check(Quantize::kName);
   check.rank("x", args.x, 2);
   if (is_fp8(args.x.dtype)) return check_transposition(check, args);
-  check.io("x", args.x);
-  const int64_t rows = args.x.extent(0);
-  const int64_t columns = args.x.extent(1);
-  check.view("x", args.x, args.x.dtype, {rows, columns});
+  const auto [io, rows, columns] = check.matrix("x", args.x);
   check_output(check, "q", args.q, rows, columns);
   check_output(check, "transposed", args.transposed, columns, rows);
   if (args.q.has_data() && args.transposed.has_data() && args.q.dtype != args.transposed.dtype) {
@@ -71,7 +68,7 @@ void validate(const Quantize& args) {
                  " of what is no gradient, want no data");
   }
   check.optional_view("derivative", args.derivative, DType::kU8, {rows, columns});
-  check.optional_view("column_sums", args.column_sums, args.x.dtype, {columns});
+  check.optional_view("column_sums", args.column_sums, io, {columns});
   check.optional_view("live_rows", args.live_rows, DType::kI32, {1});
 }
 
