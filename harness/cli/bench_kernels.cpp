@@ -239,7 +239,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
     report.peak_flops_per_second = gemm_roof(*all.front().bench, largest_flops, options.launches);
   }
   report.rows = measure(cases, all, options.launches);
-  write_report(bench_text(report), bench_json(report), options.json);
+  if (options.json != "-") std::cout << bench_text(report);
+  write_json(options.json, bench_json(report));
   if (!options.dump.empty()) dump(setting, batches, options.dump, all);
   return static_cast<int>(all_verified(report) ? ExitCode::kSuccess : ExitCode::kNumeric);
 }

@@ -61,7 +61,7 @@ void add_weights(const SafeTensorsHeader& header, bool shows_tensors, Report& re
   }
   report.row("weights", "{} elements in {}, {}", grouped_text(elements),
              counted_text(std::ssize(header.tensors), "tensor"), bytes_text(bytes));
-  if (shows_tensors) report.text(lines);
+  if (shows_tensors) report.table(lines);
   report.put("tensors", tensors);
 }
 

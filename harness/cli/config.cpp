@@ -23,9 +23,10 @@ struct ShowOptions {
 };
 
 /// Every key with its value, numbers and switches as such, and the place that set it. The text is
-/// YAML, which is printed as it is.
-Report report_of(LoadedConfig loaded) {
+/// YAML.
+Report report_of(LoadedConfig loaded, bool has_origins) {
   Report report;
+  report.table(has_origins ? to_yaml_with_origins(loaded) : to_yaml(loaded.config));
   for (const Key& key : config_keys()) {
     const std::string path(key.path);
     std::visit([&](const auto& value) { report.put("keys/" + path + "/value", *value); },
@@ -80,10 +81,8 @@ void add_show(CLI::App& config, Chosen& chosen) {
       return 0;
     }
     const LoadedConfig loaded = load_from_options(show);
-    if (options->json != "-") {
-      std::cout << (options->plain ? to_yaml(loaded.config) : to_yaml_with_origins(loaded));
-    }
-    write_report(report_of(loaded), options->json, "config show", ExitCode::kSuccess);
+    write_report(report_of(loaded, !options->plain), options->json, "config show",
+                 ExitCode::kSuccess);
     return 0;
   });
 }

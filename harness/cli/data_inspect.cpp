@@ -36,7 +36,7 @@ Report report_of(const std::string& path, const VerifyReport& found) {
   constexpr size_t kShown = 100;
   Report report;
   const auto counts = counts_of(path);
-  report.text(text_of_counts(path, counts));
+  report.table(text_of_counts(path, counts));
   report.put("counts", counts);
   report.put("findings", ReportJson::array());
   for (const Finding& finding : found.findings) {
@@ -88,11 +88,11 @@ Report report_of(const std::string& path, const DataStats& stats, const SampleLi
   report.line("\ntokens per sample");
   const int64_t width = std::clamp<int64_t>(columns, 60, 120);
   for (const std::string& line : histogram_lines(stats.token_length_histogram, width)) {
-    report.line("{}", line);
+    report.table_line("{}", line);
   }
   report.put("token_length_histogram", stats.token_length_histogram);
   const auto counts = counts_of(path);
-  report.text(text_of_counts(path, counts));
+  report.table(text_of_counts(path, counts));
   report.put("counts", counts);
   return report;
 }

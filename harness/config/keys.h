@@ -82,6 +82,11 @@ std::string allowed_values(const Key& key);
 /// The current value as YAML would write it; numbers read back to the same bits.
 std::string value_text(const Key& key, const Config& config);
 
+/// The differences of two configurations that change what a model learns, in the order of the keys:
+/// {"optimizer.beta_1 0.9 -> 0.8"}. Keys that are not learned are left out, and train.max_steps if
+/// optimizer.schedule_steps sets the schedule.
+std::vector<std::string> changed_settings(const Config& was, const Config& is);
+
 /// Sets the field of `key` from text, as written in a file or on the command line.
 ///
 /// Returns nothing on success, else the mistake without the name or place of the key:

@@ -91,7 +91,7 @@ Report report_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
   for (const RankFacts& facts : ranks) {
     report.put("ranks/-", ReportJson(parse_json(to_json_text(facts))));
   }
-  report.text(aligned_text(rows_of(diagnosis, ranks), CellAlignment::kRight));
+  report.table(aligned_text(rows_of(diagnosis, ranks), CellAlignment::kRight));
   add_reductions(ranks.front(), ranks.size(), report);
   for (size_t i = 0; i < diagnosis.troubles.size(); ++i) {
     const Trouble& trouble = diagnosis.troubles[i];

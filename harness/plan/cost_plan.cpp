@@ -183,6 +183,20 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   return fit;
 }
 
+TimeEstimate estimate_time(const PlanRequest& request, const CostPlan& cost, int64_t eval_seqs) {
+  TimeEstimate time{.flops_per_second =
+                        request.fp8 ? kStepFlopsPerSecondFp8 : kStepFlopsPerSecond16Bit};
+  const double of_all = time.flops_per_second * static_cast<double>(request.ranks);
+  const double seq_seconds = static_cast<double>(cost.flops_per_seq) / of_all;
+  time.step_ms = 1e3 * seq_seconds * static_cast<double>(request.config.train.global_batch_seqs);
+  time.seqs_per_second = 1 / seq_seconds;
+  // Backward takes twice as long as forward, which is all that evaluation has.
+  const double evaluation = seq_seconds / 3 * static_cast<double>(eval_seqs);
+  time.seconds =
+      cost.flops_per_run / of_all + evaluation * static_cast<double>(cost.run.num_evals());
+  return time;
+}
+
 int64_t parse_bytes(const std::string& text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {
       {"B", 1},     {"kB", 1e3},     {"KB", 1e3},        {"MB", 1e6},           {"GB", 1e9},

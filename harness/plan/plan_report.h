@@ -7,7 +7,6 @@
 
 #include "harness/plan/cost_plan.h"
 #include "harness/plan/seq_lengths.h"
-#include "harness/plan/time_estimate.h"
 #include "harness/report/report.h"
 
 namespace bertha {

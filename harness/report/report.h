@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/base/error.h"
 
@@ -63,29 +64,37 @@ using LinePattern = fmt::format_string<const typename ShownBy<Parts>::Type&...>;
 class Report {
  public:
   /// columns: before the values of rows, which includes `indent` blanks and the name.
-  explicit Report(size_t columns = 0, size_t indent = 2) : columns_(columns), indent_(indent) {}
+  explicit Report(size_t columns = 2, size_t indent = 2) : columns_(columns), indent_(indent) {}
 
   /// "  name       value", with the parts in their places in the pattern. A blank follows a name
   /// that is too long.
   template <class... Parts>
   void row(std::string_view name, LinePattern<Parts...> pattern, const Parts&... parts) {
-    text_ += fmt::format("{:{}}{:<{}}", "", indent_, fmt::format("{} ", name), columns_ - indent_);
-    line(pattern, parts...);
+    const std::string value = line_of<Parts...>(pattern, parts...);
+    add(fmt::format("{:{}}{:<{}}{}", "", indent_, fmt::format("{} ", name), columns_ - indent_,
+                    value),
+        true);
   }
-  /// A whole line.
+  /// A line of its own.
   template <class... Parts>
   void line(LinePattern<Parts...> pattern, const Parts&... parts) {
-    text_ += fmt::format(pattern, ShownBy<Parts>::of(parts)...) + '\n';
-    (put(parts), ...);
+    add(line_of<Parts...>(pattern, parts...), true);
   }
-  /// Whole lines, such as those of a table.
-  void text(const std::string& lines) { text_ += lines; }
+  /// A line that a narrow terminal breaks itself.
+  template <class... Parts>
+  void table_line(LinePattern<Parts...> pattern, const Parts&... parts) {
+    add(line_of<Parts...>(pattern, parts...), false);
+  }
+  /// Such lines.
+  void table(const std::string& lines) { add(lines, false); }
   /// Adds a value to the JSON alone. Names are as in Figure; "ranks/-" appends to an array.
   void put(const std::string& name, const ReportJson& value) {
     json_[ReportJson::json_pointer("/" + name)] = value;
   }
 
-  const std::string& text() const { return text_; }
+  std::string text() const;
+  /// To standard output, with lines broken to fit if that is a terminal, but for those of tables.
+  void print() const;
   const ReportJson& json() const { return json_; }
 
  private:
@@ -95,27 +104,39 @@ class Report {
   }
   void put(const auto& /*text*/) {}
 
+  struct Block {
+    std::string text;
+    bool is_broken_to_fit;
+  };
+  void add(const std::string& text, bool is_broken_to_fit) {
+    blocks_.push_back({text, is_broken_to_fit});
+  }
+  template <class... Parts>
+  std::string line_of(LinePattern<Parts...> pattern, const Parts&... parts) {
+    (put(parts), ...);
+    return fmt::format(pattern, ShownBy<Parts>::of(parts)...) + '\n';
+  }
+
   size_t columns_;
   size_t indent_;
-  std::string text_;
+  std::vector<Block> blocks_;
   ReportJson json_ = ReportJson::object();
 };
 
-/// Prints text on standard output, with lines broken to fit if that is a terminal.
+/// To standard output, with lines broken to fit if that is a terminal.
 void print_text(const std::string& text);
 
-/// Prints the text of a report, and writes its JSON to the file that --json names: "" = none; "-" =
-/// standard output, instead of the text. A number that is not finite becomes null, a byte that is
-/// not UTF-8 U+FFFD.
+/// Writes to the file that --json names: "" = none; "-" = standard output, instead of the text.
 ///
 /// Errors    Error(kData) when the file cannot be written.
+void write_json(const std::string& json_path, const std::string& json);
+
+/// Prints a report, and writes its JSON as write_json() does. A number that is not finite becomes
+/// null, a byte that is not UTF-8 U+FFFD.
 void write_report(const Report& report, const std::string& json_path);
 
 /// The same with "command", such as "data stats", and "exit_code" before the figures.
 void write_report(const Report& report, const std::string& json_path, const std::string& command,
                   ExitCode exit_code);
-
-/// The same for a report that is printed in both forms.
-void write_report(const std::string& text, const std::string& json, const std::string& json_path);
 
 }  // namespace bertha

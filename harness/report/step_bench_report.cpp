@@ -38,10 +38,10 @@ void add_operation(const std::string& path, const OperationRow& operation, doubl
                    Report& report) {
   const auto named = [&](const char* name) { return path.empty() ? "" : path + name; };
   const std::string speed = speed_text(operation);
-  report.line("  {:<41} {:>11.1f}{:>11.3f}{:>11}{:>{}}", figure(named("name"), operation.name),
-              figure(named("calls_per_step"), operation.calls),
-              figure(named("ms_per_step"), operation.ms), share_text(operation.ms, step_ms), speed,
-              speed.empty() ? 0 : 16);
+  report.table_line(
+      "  {:<41} {:>11.1f}{:>11.3f}{:>11}{:>{}}", figure(named("name"), operation.name),
+      figure(named("calls_per_step"), operation.calls), figure(named("ms_per_step"), operation.ms),
+      share_text(operation.ms, step_ms), speed, speed.empty() ? 0 : 16);
   if (path.empty()) return;
   report.put(path + "flops_per_step", operation.flops);
   report.put(path + "bytes_per_step", operation.bytes);
@@ -49,8 +49,8 @@ void add_operation(const std::string& path, const OperationRow& operation, doubl
 
 void add_operations(const StepBenchReport& found, Report& report) {
   const double step_ms = mean(found.step_ms);
-  report.line("\n{:<44}{:>11}{:>11}{:>11}", "operations of rank 0", "calls/step", "ms/step",
-              "of step");
+  report.table_line("\n{:<44}{:>11}{:>11}{:>11}", "operations of rank 0", "calls/step", "ms/step",
+                    "of step");
   OperationRow rest{.name = "copies, ranks, launches", .ms = step_ms};
   for (size_t i = 0; i < found.operations.size(); ++i) {
     add_operation(fmt::format("operations/{}/", i), found.operations[i], step_ms, report);

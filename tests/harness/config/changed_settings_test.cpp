@@ -1,4 +1,4 @@
-#include "harness/config/changed_settings.h"
+#include "harness/config/keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/plan/time_estimate.h"
+#include "harness/plan/cost_plan.h"
 
 #include <gtest/gtest.h>
 

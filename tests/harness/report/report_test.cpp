@@ -16,7 +16,7 @@ TEST(Report, TextAndJsonHaveTheSameFigures) {
   report.row("short", "{:.1f} of {}", figure("share", 0.25),
              figure("bytes", int64_t{2048}, bytes_text));
   report.row("a name that is longer", "{} and {}", figure("list/0/calls", 3), figure("", 4));
-  report.text("as\n it is\n");
+  report.table("as\n it is\n");
   report.put("hidden", nullptr);
   EXPECT_EQ(report.text(),
             "title of a\n"
