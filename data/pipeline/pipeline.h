@@ -32,10 +32,10 @@ struct PipelineOptions {
   std::optional<int64_t> num_steps;  // deliver this many and end; default: endless epochs
 };
 
-/// The asynchronous input pipeline of one rank: epoch plan, shard reader, exchange padding,
-/// collation and a bounded queue of finished batches, one thread per stage. Inside a micro-batch
-/// the sequences are in order of falling length. A batch may straddle two epochs; no sample is
-/// dropped.
+/// The asynchronous input pipeline of one rank. Three threads (stages.h): one reads the shards of a
+/// window in the order of the epoch plan, one assembles the samples of a step and exchanges them,
+/// one collates; finished batches wait in a bounded queue. Inside a micro-batch the sequences are
+/// in order of falling length. A batch may straddle two epochs; no sample is dropped.
 ///
 /// Random    which samples step k holds depends on (seed, k) only, not on the number of ranks;
 ///           with kPublished it depends on the number of ranks by definition.
