@@ -82,8 +82,10 @@ void Optimizer::clear_moments_and_state() {
   parts_.stream->wait_on_host();
 }
 
-/// Of this rank's own gradient, as backward finishes it; in one order, so in the same bits. What
-/// can be sent before the clip is known is sent.
+/// For a clip before the reduction: adds the squares of this rank's own gradient to
+/// sum_of_squares_, bucket by bucket as backward finishes them. Always from the last bucket to the
+/// first, so that the sum has the same bits in every run. Collectives with scaled sums also get the
+/// bucket now, unclipped, and apply the factor when they add up.
 void Optimizer::add_squares(int64_t from_element) {
   while (unsquared_buckets_ > 0 && plan_.buckets[unsquared_buckets_ - 1].begin >= from_element) {
     const bool is_first = unsquared_buckets_ == plan_.buckets.size();
@@ -134,7 +136,8 @@ void Optimizer::max_over_ranks(const View& values) {
   order(*parts_.collectives, *parts_.stream, *communicated_);
 }
 
-/// A bucket is clipped while the one before it is being summed.
+/// Begins the sums of the buckets from this element on that were not begun; with a clip before the
+/// reduction a bucket is clipped while the one before it is being summed.
 void Optimizer::reduce_buckets(int64_t from_element) {
   while (unreduced_buckets_ > 0 && plan_.buckets[unreduced_buckets_ - 1].begin >= from_element) {
     const Bucket& bucket = plan_.buckets[--unreduced_buckets_];

@@ -61,7 +61,8 @@ class Optimizer {
   void gradients_final(int64_t from_element);
   /// One update in two halves, so that the caller can time communication and maths apart. Each is
   /// called once per step on every rank. Gradients are scratch afterwards: the next step overwrites
-  /// them. An update with a gradient that is not finite changes nothing but state().
+  /// them. An update that is skipped (a gradient that is not finite, or a spike where those are
+  /// skipped) changes nothing but state().
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   /// f64 [1]: of the reduced gradient, between the two halves. NaN makes it skip the update.
   View gradient_sum_of_squares() const { return sum_of_squares_; }
@@ -129,9 +130,10 @@ class Optimizer {
   std::unique_ptr<Event> communicated_;
   std::vector<std::unique_ptr<Event>> gathered_;  // the weights of each bucket
   std::unique_ptr<ScaledSums> scaled_sums_;  // by the clip; null: it is applied before the sums
-  size_t unreduced_buckets_;                 // the first ones: not summed in this step yet
-  size_t unsquared_buckets_;                 // the first ones: not in the local norm yet
-  mutable size_t awaited_buckets_;           // the first ones: no wait for their weights left
+  // Numbers n of buckets: each is about buckets 0 .. n - 1.
+  size_t unreduced_buckets_;        // their sums have not begun in this step
+  size_t unsquared_buckets_;        // their squares are not in this rank's norm yet
+  mutable size_t awaited_buckets_;  // the compute stream waits for their weights already
 };
 
 }  // namespace bertha
