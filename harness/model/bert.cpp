@@ -193,6 +193,7 @@ struct Bert::State {
     }
   }
 
+  /// Part 0 is the embeddings, part 1 + i is layer i, the last part is the heads.
   void forward_of_part(size_t part, Mode mode, bool makes_copies) {
     Ops& ops = *parts.ops;
     const int64_t layer = static_cast<int64_t>(part) - 1;
@@ -243,7 +244,7 @@ struct Bert::State {
   View fresh_gradients;  // no data after the first step has begun
   WeightsNeeded weights_needed;
   RecordedPasses passes;
-  std::vector<Piece> pieces;  // of the model: embeddings, layers, heads
+  std::vector<Piece> pieces;  // parts of table.part_begins in a row: embeddings, layers, heads
   uint64_t seed = 0;
   bool has_scales = false;         // with fp8
   bool has_weight_copies = false;  // of the weights as they are now
