@@ -18,7 +18,6 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kSyntheticEvalSeqs = 1024;
-constexpr uint64_t kEvalPurpose = 2;  // of derive_seed(); dropout has 1
 
 std::unique_ptr<Pipeline> open_synthetic(SyntheticSteps steps, const SyntheticRun& run,
                                          const Transport& transport, HostAllocator allocate) {
@@ -43,8 +42,7 @@ void check_same_lengths(const std::string& path, const LengthHistogram& lengths,
 
 OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_steps) {
   if (!config.data.synthetic) {
-    PipelineOptions options = pipeline_options(config, first_step);
-    options.num_steps = num_steps;
+    const PipelineOptions options = pipeline_options(config, first_step, num_steps);
     return [options](std::shared_ptr<Transport> transport, HostAllocator allocate) {
       return make_training_pipeline(options, std::move(transport), std::move(allocate));
     };
@@ -83,7 +81,38 @@ std::pair<std::string, std::string> identity_of(const Config& config, const std:
   return {md5_of_text(names), hashes.empty() ? "" : md5_of_text(contents)};
 }
 
+SampleLimits sample_limits(const Config& config) {
+  return {.max_seq_tokens = config.data.max_seq_tokens,
+          .max_masked_per_seq = config.data.max_masked_per_seq,
+          .vocab_size = config.model.vocab_size};
+}
+
 }  // namespace
+
+PipelineOptions pipeline_options(const Config& config, int64_t first_step, int64_t num_steps) {
+  const std::vector<std::string> shards = list_shards(config.data.train);
+  return {.shards = shards,
+          .shard_xxh3 = known_hashes(config, shards),
+          .limits = sample_limits(config),
+          .global_batch_seqs = config.train.global_batch_seqs,
+          .micro_batches_per_step = config.train.accumulation_steps,
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .order = config.data.order,
+          .window_shards = config.data.window_shards,
+          .exchange = config.data.exchange_padding,
+          .prefetch_steps = config.data.prefetch_steps,
+          .first_step = first_step,
+          .num_steps = num_steps};
+}
+
+EvalOptions eval_options(const Config& config) {
+  const std::vector<std::string> shards = list_shards(config.data.eval);
+  return {.shards = shards,
+          .shard_xxh3 = known_hashes(config, shards),
+          .limits = sample_limits(config),
+          .batch_seqs = config.eval.batch_seqs,
+          .max_samples = config.eval.max_samples};
+}
 
 LengthHistogram synthetic_lengths(const DataConfig& data) {
   const std::string& path = data.synthetic_lengths;
@@ -120,7 +149,7 @@ std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num
   SyntheticSteps steps = synthetic_steps(config, num_ranks);
   steps.lengths = synthetic_lengths(config.data);
   steps.global_batch_seqs = eval.max_samples > 0 ? eval.max_samples : kSyntheticEvalSeqs;
-  steps.seed = derive_seed(steps.seed, kEvalPurpose, 0);
+  steps.seed = derive_seed(steps.seed, kSyntheticEvalPurpose, 0);
   return make_synthetic_eval_batches(steps, eval.batch_seqs, rank, allocate);
 }
 

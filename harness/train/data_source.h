@@ -21,6 +21,11 @@ SyntheticSteps synthetic_steps(const Config& config, int num_ranks);
 /// How often each length occurs in made-up sequences. Errors as parse_length_histogram.
 LengthHistogram synthetic_lengths(const DataConfig& data);
 
+/// The keys under data and train as the pipeline over shards takes them: `num_steps` steps from
+/// `first_step` on. Lists the shards, and reads their hashes where data.verify_manifest says so.
+PipelineOptions pipeline_options(const Config& config, int64_t first_step, int64_t num_steps);
+EvalOptions eval_options(const Config& config);
+
 /// Opens the batches of a run; collective.
 using OpenPipeline =
     std::function<std::unique_ptr<Pipeline>(std::shared_ptr<Transport>, HostAllocator)>;

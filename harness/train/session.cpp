@@ -5,13 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "data/format/shard_names.h"
 #include "data/random/draws.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
 #include "harness/model/encoder_gemms.h"
-#include "harness/train/data_check.h"
 #include "harness/train/pinned_pool.h"
 #include "harness/train/precision.h"
 #include "kernels/base/divide.h"
@@ -123,41 +121,10 @@ BatchRows batch_capacity(const Config& config, int64_t num_ranks) {
           .masked = seqs * config.data.max_masked_per_seq};
 }
 
-SampleLimits sample_limits(const Config& config) {
-  return {.max_seq_tokens = config.data.max_seq_tokens,
-          .max_masked_per_seq = config.data.max_masked_per_seq,
-          .vocab_size = config.model.vocab_size};
-}
-
-PipelineOptions pipeline_options(const Config& config, int64_t first_step) {
-  const std::vector<std::string> shards = list_shards(config.data.train);
-  return {.shards = shards,
-          .shard_xxh3 = known_hashes(config, shards),
-          .limits = sample_limits(config),
-          .global_batch_seqs = config.train.global_batch_seqs,
-          .micro_batches_per_step = config.train.accumulation_steps,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .order = config.data.order,
-          .window_shards = config.data.window_shards,
-          .exchange = config.data.exchange_padding,
-          .prefetch_steps = config.data.prefetch_steps,
-          .first_step = first_step,
-          .num_steps = std::max<int64_t>(config.train.max_steps - first_step, 0)};
-}
-
-EvalOptions eval_options(const Config& config) {
-  const std::vector<std::string> shards = list_shards(config.data.eval);
-  return {.shards = shards,
-          .shard_xxh3 = known_hashes(config, shards),
-          .limits = sample_limits(config),
-          .batch_seqs = config.eval.batch_seqs,
-          .max_samples = config.eval.max_samples};
-}
-
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {
   return {.loss_mean = config.train.loss_mean,
           .nsp_weight = config.train.nsp_weight,
-          .dropout_seed = derive_seed(seed, 1, static_cast<uint64_t>(world.rank())),
+          .dropout_seed = derive_seed(seed, kDropoutPurpose, static_cast<uint64_t>(world.rank())),
           .num_ranks = world.size()};
 }
 

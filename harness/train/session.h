@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pipeline/pipeline.h"
+#include "data/pipeline/batch.h"
 #include "harness/backend.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/comm/binding.h"
@@ -24,7 +24,7 @@ struct SessionOptions {
 };
 
 /// One rank's model, optimizer and backend, wired together and sized for the configured batches.
-/// Needs no data: where those lie is asked for by pipeline_options() and eval_options().
+/// Needs no data; those are opened by data_source.h.
 struct Session {
   Session(const Config& run_config, World& run_world, const SessionOptions& options = {});
 
@@ -69,11 +69,12 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
 /// Rows for the largest training or evaluation micro-batch.
 BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 
-PipelineOptions pipeline_options(const Config& config, int64_t first_step);
-EvalOptions eval_options(const Config& config);
-
 /// How a run with this seed trains; state.seed may be that of the checkpoint it went on from.
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed);
+
+// Purposes of derive_seed().
+inline constexpr uint64_t kDropoutPurpose = 1;
+inline constexpr uint64_t kSyntheticEvalPurpose = 2;
 
 /// An independent seed per purpose and rank: a bijective mix, so that no two collide.
 uint64_t derive_seed(uint64_t seed, uint64_t purpose, uint64_t rank);

@@ -10,6 +10,7 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/safetensors.h"
 #include "harness/config/load.h"
+#include "harness/train/data_source.h"
 #include "harness/train/session.h"
 #include "kernels/base/testing/error_of.h"
 #include "tests/data/example_data.h"
@@ -74,7 +75,7 @@ class DumpBatches : public ::testing::Test {
 TEST_F(DumpBatches, HoldWhatTheLoaderGives) {
   const std::string output = dump(7, false);  // more than an epoch
   SoloTransport transport;
-  const auto pipeline = make_training_pipeline(pipeline_options(config_, 0), borrowed(transport),
+  const auto pipeline = make_training_pipeline(pipeline_options(config_, 0, 7), borrowed(transport),
                                                plain_host_allocator());
   for (int64_t step = 1; step <= 7; ++step) {
     const auto wanted = pipeline->next();

@@ -1,0 +1,65 @@
+#include "harness/train/data_source.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/data/example_data.h"
+
+namespace bertha {
+namespace {
+
+class DataOptions : public ::testing::Test {
+ protected:
+  DataOptions() {
+    write_shard(folder_.path("part_0.hdf5"), ShardLayout::kVariableLength, example_samples(3, 1));
+    config_.data.train = config_.data.eval = folder_.path();
+    config_.data.max_seq_tokens = 64;
+    config_.data.max_masked_per_seq = 9;
+    config_.data.window_shards = 7;
+    config_.data.prefetch_steps = 3;
+    config_.model.vocab_size = 1000;
+    config_.train.seed = 77;
+    config_.train.global_batch_seqs = 10;
+    config_.train.accumulation_steps = 5;
+    config_.eval.batch_seqs = 6;
+    config_.eval.max_samples = 8;
+  }
+
+  TempFolder folder_;
+  Config config_;
+};
+
+TEST_F(DataOptions, OfTheTrainingData) {
+  config_.data.exchange_padding = ExchangePadding::kAllGather;
+  config_.data.order = SampleOrder::kPublished;
+  const PipelineOptions options = pipeline_options(config_, 13, 7);
+  EXPECT_EQ(options.shards, std::vector<std::string>{folder_.path("part_0.hdf5")});
+  EXPECT_EQ(options.first_step, 13);
+  EXPECT_EQ(options.num_steps, 7);
+  EXPECT_EQ(options.limits.max_seq_tokens, 64);
+  EXPECT_EQ(options.limits.max_masked_per_seq, 9);
+  EXPECT_EQ(options.limits.vocab_size, 1000);
+  EXPECT_EQ(options.global_batch_seqs, 10);
+  EXPECT_EQ(options.micro_batches_per_step, 5);
+  EXPECT_EQ(options.seed, 77u);
+  EXPECT_EQ(options.window_shards, 7);
+  EXPECT_EQ(options.prefetch_steps, 3);
+  EXPECT_EQ(options.exchange, ExchangePadding::kAllGather);
+  EXPECT_EQ(options.order, SampleOrder::kPublished);
+  config_.data.exchange_padding = ExchangePadding::kOff;
+  config_.data.order = SampleOrder::kWindowed;
+  EXPECT_EQ(pipeline_options(config_, 0, 20).exchange, ExchangePadding::kOff);
+  EXPECT_EQ(pipeline_options(config_, 0, 20).order, SampleOrder::kWindowed);
+}
+
+TEST_F(DataOptions, OfTheEvaluationSet) {
+  const EvalOptions options = eval_options(config_);
+  EXPECT_EQ(options.shards.size(), 1u);
+  EXPECT_EQ(options.batch_seqs, 6);
+  EXPECT_EQ(options.max_samples, 8);
+  EXPECT_EQ(options.limits.max_seq_tokens, 64);
+  EXPECT_EQ(options.limits.max_masked_per_seq, 9);
+  EXPECT_EQ(options.limits.vocab_size, 1000);
+}
+
+}  // namespace
+}  // namespace bertha
