@@ -32,8 +32,8 @@ std::unique_ptr<Collectives> make_level(const CudaConfig& config, Device& device
   if (ranks.size() == 1) return make_solo_collectives(device);
   auto nccl = make_nccl_collectives(
       ranks, device, {.max_ctas = static_cast<int>(config.nccl_max_ctas), .stream = stream});
-  if (level == Level::kBetweenNodes || config.exchange == GradientExchange::kNccl) return nccl;
-  const bool always = config.exchange == GradientExchange::kCopies;
+  if (level == Level::kBetweenNodes || config.exchange == GradientTransport::kNccl) return nccl;
+  const bool always = config.exchange == GradientTransport::kCopies;
   return make_copy_collectives(
       ranks, device, std::move(nccl),
       {.use = always ? CopyOptions::Use::kAlways : CopyOptions::Use::kWherePossible, .log = log});

@@ -122,7 +122,7 @@ class CopyCollectives final : public Collectives {
                  PeerMemory& factors)
         : copies_(copies), ahead_(ahead), slot_bytes_(slot_bytes), factors_(factors) {}
 
-    // Views that do not fit or are misaligned are sent when they are summed; all ranks choose alike.
+    // Views that do not fit or are misaligned are sent at reduction time; all ranks choose alike.
     void send_ahead(const View& full) override {
       const int64_t count = full.elements() / copies_.size();
       const int64_t bytes = count * size_bytes(full.dtype);
@@ -291,9 +291,9 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
          "; auto takes NCCL there");
   }
   if (options.log && world.rank() == 0) {
-    log_line(LogLevel::kInfo,
-             trouble.empty() ? "gradients and weights are exchanged by copies from GPU to GPU"
-                             : concat("gradients and weights are exchanged by NCCL: ", trouble));
+    log_line(LogLevel::kInfo, trouble.empty()
+                                  ? "gradients and weights are sent by copies from GPU to GPU"
+                                  : concat("gradients and weights are sent by NCCL: ", trouble));
   }
   if (!trouble.empty()) return others;
   return std::make_unique<CopyCollectives>(world, device, std::move(others), std::move(flags),

@@ -9,7 +9,7 @@
 
 namespace bertha {
 
-/// The most ranks that exchange by copies.
+/// Maximum number of ranks that send each other copies.
 inline constexpr int kMostCopyRanks = 8;
 
 struct CopyOptions {

@@ -76,16 +76,13 @@ Share share_near_gpu(const std::vector<Cores>& near, size_t self) {
 
 /// The only NUMA node of these processors; -1 if they are of several, or the machine has one.
 int node_around(hwloc_topology_t machine, hwloc_const_cpuset_t processors) {
-  if (hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_NUMANODE) < 2) return -1;
-  const hwloc_const_nodeset_t allowed = hwloc_topology_get_allowed_nodeset(machine);
-  for (hwloc_obj_t node = nullptr;
-       (node = hwloc_get_next_obj_by_type(machine, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
-    if (hwloc_bitmap_isincluded(processors, node->cpuset) != 0 &&
-        hwloc_bitmap_isset(allowed, node->os_index) != 0) {
-      return static_cast<int>(node->os_index);
-    }
-  }
-  return -1;
+  const Bitmap nodes(hwloc_bitmap_alloc());
+  hwloc_cpuset_to_nodeset(machine, processors, nodes.get());
+  hwloc_bitmap_and(nodes.get(), nodes.get(), hwloc_topology_get_allowed_nodeset(machine));
+  const bool is_one = hwloc_bitmap_weight(nodes.get()) == 1;
+  return is_one && hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_NUMANODE) > 1
+             ? hwloc_bitmap_first(nodes.get())
+             : -1;
 }
 
 std::string describe(const Cores& cores) {

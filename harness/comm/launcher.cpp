@@ -62,33 +62,16 @@ int parse_local(const char* variable, std::string_view text) {
   return number;
 }
 
-/// The count of one node in Slurm's "8", "8(x2)" or "8(x2),4"; other texts as they are.
-std::string_view count_of_node(std::string_view counts, int node) {
-  while (true) {
-    const std::string_view entry = counts.substr(0, counts.find(','));
-    const size_t open = entry.find("(x");
-    if (open == std::string_view::npos || !entry.ends_with(')')) {
-      if (node == 0 || entry.size() == counts.size()) return entry;
-      --node;
-    } else {
-      const std::string_view nodes = entry.substr(open + 2, entry.size() - open - 3);
-      node -= parse_number<int>(nodes).value_or(1);
-      if (node < 0 || entry.size() == counts.size()) return entry.substr(0, open);
-    }
-    counts.remove_prefix(entry.size() + 1);
-  }
-}
-
 }  // namespace
 
 std::optional<LocalRank> find_local_rank(const EnvironmentLookup& lookup) {
   if (!has_mpi_launcher(lookup)) return LocalRank{};
-  const int node =
-      has(lookup, "SLURM_NODEID") ? parse_local("SLURM_NODEID", lookup("SLURM_NODEID")) : 0;
   for (const auto& [rank, size] : kLocal) {
     if (!has(lookup, rank) || !has(lookup, size)) continue;
+    const std::string_view count = lookup(size);
+    if (count.find(',') != std::string_view::npos) continue;  // Slurm's "8(x2),4": nodes differ
     const LocalRank self{.rank = parse_local(rank, lookup(rank)),
-                         .size = parse_local(size, count_of_node(lookup(size), node))};
+                         .size = parse_local(size, count.substr(0, count.find("(x")))};
     if (self.rank < self.size) return self;
   }
   return std::nullopt;

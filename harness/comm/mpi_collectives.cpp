@@ -19,9 +19,9 @@ constexpr int64_t kWholeBytes = int64_t{1} << 12;
 /// One round of messages between ranks: add them all, then wait. Messages between two ranks
 /// arrive in the order in which they were added. Messages of any length; empty ones are left out
 /// on both sides.
-class Exchange {
+class Messages {
  public:
-  explicit Exchange(const Communicator& comm) : comm_(comm) {}
+  explicit Messages(const Communicator& comm) : comm_(comm) {}
 
   void send(const void* data, int64_t bytes, int to) {
     in_pieces(bytes, [&](int64_t begin, int count, MPI_Request* request) {
@@ -112,13 +112,13 @@ class MpiCollectives final : public Collectives {
     const int64_t count = values.elements();
     int32_t* own = values.as<int32_t>();
     int32_t* const staging = staging_for<int32_t>(count * size());
-    Exchange exchange(comm_);
+    Messages messages(comm_);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      exchange.receive(staging + peer * count, values.bytes(), peer);
-      exchange.send(own, values.bytes(), peer);
+      messages.receive(staging + peer * count, values.bytes(), peer);
+      messages.send(own, values.bytes(), peer);
     }
-    exchange.wait(CollectiveCall::kAllReduce);
+    messages.wait(CollectiveCall::kAllReduce);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const int32_t* theirs = staging + peer * count;
@@ -169,7 +169,7 @@ class MpiCollectives final : public Collectives {
 
     for (int64_t begin = 0; begin < longest; begin += round) {
       const int64_t own = std::clamp<int64_t>(own_count - begin, 0, round);
-      Exchange exchange(comm_);
+      Messages messages(comm_);
       for (int peer = 0; peer < size(); ++peer) {
         T* received = staging + peer * round;
         const Slice& slice = slices[static_cast<size_t>(peer)];
@@ -178,10 +178,10 @@ class MpiCollectives final : public Collectives {
           continue;
         }
         const int64_t theirs = std::clamp<int64_t>(slice.count - begin, 0, round);
-        exchange.receive(received, own * int64_t{sizeof(T)}, peer);
-        exchange.send(source + slice.begin + begin, theirs * int64_t{sizeof(T)}, peer);
+        messages.receive(received, own * int64_t{sizeof(T)}, peer);
+        messages.send(source + slice.begin + begin, theirs * int64_t{sizeof(T)}, peer);
       }
-      exchange.wait(call);
+      messages.wait(call);
       for (int peer = 1; peer < size(); ++peer) {
         const T* theirs = staging + peer * round;
         for (int64_t i = 0; i < own; ++i) staging[i] += theirs[i];
@@ -202,14 +202,14 @@ class MpiCollectives final : public Collectives {
   void gather(const View& full, const std::vector<Slice>& slices, CollectiveCall call) {
     const int64_t element_bytes = size_bytes(full.dtype);
     const Slice& own = own_slice(slices);
-    Exchange exchange(comm_);
+    Messages messages(comm_);
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const Slice& theirs = slices[static_cast<size_t>(peer)];
-      exchange.receive(byte_address(full, theirs.begin), theirs.count * element_bytes, peer);
-      exchange.send(byte_address(full, own.begin), own.count * element_bytes, peer);
+      messages.receive(byte_address(full, theirs.begin), theirs.count * element_bytes, peer);
+      messages.send(byte_address(full, own.begin), own.count * element_bytes, peer);
     }
-    exchange.wait(call);
+    messages.wait(call);
   }
 
   Communicator comm_;

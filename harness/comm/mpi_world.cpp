@@ -16,7 +16,7 @@
 #include "harness/comm/launcher.h"
 #include "harness/comm/mpi_check.h"
 #include "harness/comm/start_limit.h"
-#include "harness/comm/status_exchange.h"
+#include "harness/comm/status_relay.h"
 #include "harness/comm/world.h"
 #include "kernels/base/error.h"
 
@@ -128,7 +128,7 @@ class MpiWorld final : public CommunicatorWorld {
         memory_(node_, start_.size()),
         board_(memory_.slots(), start_.rank()),
         world_(MPI_COMM_WORLD, &board_),
-        status_exchange_(start_, node_, board_) {
+        status_relay_(start_, node_, board_) {
     binding_ = binding;
   }
   MpiWorld(const MpiWorld&) = delete;
@@ -146,9 +146,9 @@ class MpiWorld final : public CommunicatorWorld {
   bool claim_failure() override { return memory_.take_flag(); }
 
   RankBoard& board() override { return board_; }
-  void exchange_status() override {
-    const std::unique_lock<std::mutex> lock(exchange_mutex_, std::try_to_lock);
-    if (lock.owns_lock()) status_exchange_.exchange();
+  void relay_status() override {
+    const std::unique_lock<std::mutex> lock(relay_mutex_, std::try_to_lock);
+    if (lock.owns_lock()) status_relay_.relay();
   }
 
  private:
@@ -161,8 +161,8 @@ class MpiWorld final : public CommunicatorWorld {
   NodeMemory memory_;
   RankBoard board_;
   Communicator world_;
-  StatusExchange status_exchange_;
-  std::mutex exchange_mutex_;
+  StatusRelay status_relay_;
+  std::mutex relay_mutex_;
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ const char* name(CollectiveCall call) {
     case CollectiveCall::kNone:
       return "none";
     case CollectiveCall::kOfPipeline:
-      return "exchange of data";
+      return "transport of data";
     case CollectiveCall::kDuplicate:
       return "making a communicator";
     case CollectiveCall::kBarrier:

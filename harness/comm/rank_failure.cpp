@@ -12,7 +12,7 @@
 namespace bertha {
 namespace {
 
-// Nodes exchange their statuses about once a second.
+// Nodes send each other their statuses about once a second.
 constexpr std::chrono::milliseconds kNodesHear{1250};
 // A failure on all nodes at once is reported by the node of rank 0, so others wait until they hear
 // whether it does; at a hang it alone knows the status of all ranks. After a loss the launcher may
@@ -36,11 +36,11 @@ void sign_off(World& world) {
 }
 
 /// Statuses go to other nodes meanwhile: this may be the watchdog's thread, which sends them else.
-void wait_and_exchange(World& world, std::chrono::milliseconds duration) {
+void wait_and_relay(World& world, std::chrono::milliseconds duration) {
   const auto end = std::chrono::steady_clock::now() + duration;
   while (std::chrono::steady_clock::now() < end) {
     try {
-      world.exchange_status();
+      world.relay_status();
     } catch (const Error&) {  // a peer is gone: there is more to say than that
     }
     std::this_thread::sleep_for(kPolling);
@@ -74,14 +74,14 @@ void end_all_ranks(World& world, const std::exception_ptr& exception) {
   sign_off(world);
   if (world.claim_failure()) {
     const bool is_first_node = world.rank() == world.node_rank();
-    if (!is_first_node) wait_and_exchange(world, wait_of_other_nodes(failure.code));
+    if (!is_first_node) wait_and_relay(world, wait_of_other_nodes(failure.code));
     if (is_first_node || world.board().status(0).ticks >= 0) {
       log_line(LogLevel::kError,
                is_signed(exception) ? failure.what : signed_sentence(world, failure.what));
     }
-    if (world.node_size() < world.size()) wait_and_exchange(world, kNodesHear);
+    if (world.node_size() < world.size()) wait_and_relay(world, kNodesHear);
   } else {
-    wait_and_exchange(world, kSilentRanksWait);
+    wait_and_relay(world, kSilentRanksWait);
   }
   world.abort(static_cast<int>(failure.code));
   std::abort();  // never reached: compilers forget [[noreturn]] behind a virtual call

@@ -1,14 +1,12 @@
 #include "harness/comm/start_limit.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "harness/comm/rank_name.h"
@@ -16,6 +14,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
 #include "kernels/base/log.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -25,12 +24,6 @@ constexpr double kDefault_s = 600;
 // The first rank that reports ends the others: they come later, so that one sentence is printed.
 constexpr double kBetweenRanks_s = 3;
 constexpr int kMostDelays = 5;
-
-int number(const char* text, int otherwise) {
-  int value = otherwise;
-  if (text != nullptr) std::from_chars(text, text + std::string_view(text).size(), value);
-  return value;
-}
 
 double limit_s(const EnvironmentLookup& lookup) {
   const char* text = lookup(kVariable);
@@ -74,13 +67,13 @@ std::vector<StartedRank> started_ranks(const std::string& job) {
   std::map<int, StartedRank> ranks;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const int process = number(entry.path().filename().c_str(), 0);
+    const int process = parse_number<int>(entry.path().filename().native()).value_or(0);
     if (process == 0) continue;
     const auto variables = environment_of(entry.path());
     const auto of_job = variables.find("PMIX_NAMESPACE");
     const auto rank = variables.find("PMIX_RANK");
     if (of_job == variables.end() || of_job->second != job || rank == variables.end()) continue;
-    const int index = number(rank->second.c_str(), -1);
+    const int index = parse_number<int>(rank->second).value_or(-1);
     const char state = state_of(entry.path());
     const StartedRank found{
         .rank = index, .process = process, .is_stopped = state == 'T' || state == 't'};
@@ -112,7 +105,8 @@ StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::stri
   const double timeout_s = limit_s(lookup);
   if (timeout_s == 0 || num_ranks == 1) return;
   const char* job = lookup("PMIX_NAMESPACE");
-  const int rank = number(lookup("PMIX_RANK"), 0);
+  const char* const rank_text = lookup("PMIX_RANK");
+  const int rank = rank_text == nullptr ? 0 : parse_number<int>(rank_text).value_or(0);
   const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
   thread_ =
       std::jthread([own_s, timeout_s, num_ranks, what = std::move(what),

@@ -31,12 +31,12 @@ constexpr double kLongestInterval_s = 0.25;
 // others perhaps as well.
 constexpr double kLongestStep_s = 1;
 
-// Ranks find out about a hang one after the other, within the time in which nodes exchange their
+// Ranks find out about a hang one after the other, within the time in which nodes send their
 // statuses: so long does a rank wait for the others to log their stacks before it ends all.
 constexpr std::chrono::seconds kStacksWait{2};
 
 // A node that is not heard of for so long after the launcher began to end the job is gone: nodes
-// exchange their statuses about once a second. launch/run_mpirun.sh gives ranks four.
+// send their statuses about once a second. launch/run_mpirun.sh gives ranks four.
 constexpr double kLostNode_s = 2;
 
 double interval_s(double timeout_s) {
@@ -250,7 +250,7 @@ std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s,
   return std::make_unique<Watchdog>(
       world.board(), Watchdog::Options{.timeout_s = timeout_s,
                                        .num_ranks = world.size(),
-                                       .before_look = [&world] { world.exchange_status(); },
+                                       .before_look = [&world] { world.relay_status(); },
                                        .is_ended_by_launcher = std::move(is_ended_by_launcher),
                                        .on_failure =
                                            [&world](const Error&) {

@@ -17,7 +17,7 @@ namespace bertha {
 /// last: what it makes must be gone before. Its end waits for all ranks, unless an exception
 /// unwinds; then the process should end at once (see rank_failure.h).
 ///
-/// Threads   one thread at a time; abort(), claim_failure(), board() and exchange_status()
+/// Threads   one thread at a time; abort(), claim_failure(), board() and relay_status()
 ///           from any.
 /// Errors    Error(kEnvironment) when the launcher's environment and MPI disagree (for example
 ///           SLURM_NTASKS=8 but a world of 1), or MPI lacks thread support.
@@ -59,7 +59,7 @@ class World {
   /// The status of the ranks, for the watchdog: of this node, and of other nodes as received.
   virtual RankBoard& board() { return own_board_; }
   /// Sends and receives statuses where they are due, unless another thread does; does not block.
-  virtual void exchange_status() {}
+  virtual void relay_status() {}
 
   /// Ends every rank at once with this exit code, after this rank's message. Never returns.
   [[noreturn]] virtual void abort(int exit_code) = 0;

@@ -87,8 +87,8 @@ constexpr auto words(CudaOptions::EmbeddingGradient) { return make_words("sorted
 enum class CudaGraphs : uint8_t { kAuto, kOff };
 constexpr auto words(CudaGraphs) { return make_words("auto", "off"); }
 
-enum class GradientExchange : uint8_t { kAuto, kNccl, kCopies };
-constexpr auto words(GradientExchange) { return make_words("auto", "nccl", "copies"); }
+enum class GradientTransport : uint8_t { kAuto, kNccl, kCopies };
+constexpr auto words(GradientTransport) { return make_words("auto", "nccl", "copies"); }
 
 enum class Division : uint8_t { kClosed, kOpen };
 constexpr auto words(Division) { return make_words("closed", "open"); }

@@ -84,7 +84,7 @@ struct OptimizerConfig {
   LossScaling loss_scale = LossScaling::kOff;
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
-  double bucket_mib = 100;                     // of gradients or weights exchanged in one call
+  double bucket_mib = 100;                     // of gradients or weights sent in one call
   ShardGroup shard_group = ShardGroup::kAuto;  // ranks that divide the optimizer's state
 };
 
@@ -124,7 +124,7 @@ struct CudaConfig {
   int64_t gemm_sm_count = 0;    // that GEMMs plan for; 0 = all
   CudaGraphs graphs = CudaGraphs::kAuto;
   bool fp8_fast_wgrad = true;  // coarser sums of fp8 weight gradients
-  GradientExchange exchange = GradientExchange::kAuto;
+  GradientTransport exchange = GradientTransport::kAuto;
   int64_t nccl_max_ctas = 0;  // that one collective may occupy; 0 = NCCL's choice
 };
 

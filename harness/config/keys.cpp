@@ -229,7 +229,7 @@ std::vector<Key> make_keys() {
       {"cuda.fp8_fast_wgrad", at<&U::fp8_fast_wgrad>, Unit::kNone, {},
        "The sums of fp8 weight gradients keep 14 bits below the largest product, of which curves showed nothing; false: sums in f32, BERT-large steps 2 % slower.", kNotLearned},
       {"cuda.exchange", at<&U::exchange>, Unit::kNone, {},
-       "How gradients and weights are exchanged between GPUs: by NCCL; by GPU-to-GPU copies inside each machine, which leave all SMs to the model (at most 8 ranks there, with peer access; refused elsewhere); auto = copies where possible.", kNotLearned},
+       "How gradients and weights are sent between GPUs: by NCCL; by GPU-to-GPU copies inside each machine, which leave all SMs to the model (at most 8 ranks there, with peer access; refused elsewhere); auto = copies where possible.", kNotLearned},
       {"cuda.nccl_max_ctas", at<&U::nccl_max_ctas>, Unit::kNone, {0, 64},
        "SMs that a collective may occupy; 0 = NCCL's choice.", kNotLearned},
 

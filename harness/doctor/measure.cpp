@@ -190,7 +190,7 @@ RankFacts measure_rank(const MeasureOptions& options, World& world) {
           reduce_bytes(*make_backend(gpu, {}, cores, *node), *node, kGpuReduceElements);
     }
   }
-  facts.neighbor_bytes = exchange_with_neighbors(*world.make_transport(), node->rank() == 0);
+  facts.neighbor_bytes = neighbor_rate(*world.make_transport(), node->rank() == 0);
   if (!options.output_dir.empty() && node->rank() == 0) measure_output(options.output_dir, facts);
   return facts;
 }

@@ -22,7 +22,7 @@ std::vector<int64_t> first_ranks(Transport& transport, bool is_first_of_node) {
 
 }  // namespace
 
-double exchange_with_neighbors(Transport& transport, bool is_first_of_node) {
+double neighbor_rate(Transport& transport, bool is_first_of_node) {
   const std::vector<int64_t> firsts = first_ranks(transport, is_first_of_node);
   const auto nodes = std::ssize(firsts);
   double best = -1;

@@ -8,6 +8,6 @@ namespace bertha {
 /// the one after it. Bytes per second that this rank sent in the faster of both rounds, so that a
 /// node beside a slow one shows its own rate; -1 where it is not the first of its node, or on one
 /// node. All ranks call it.
-double exchange_with_neighbors(Transport& transport, bool is_first_of_node);
+double neighbor_rate(Transport& transport, bool is_first_of_node);
 
 }  // namespace bertha

@@ -55,7 +55,8 @@ class Bert {
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
   /// `weights_needed` part by part, in the order of the flat buffer. The gradients are
   /// not touched before the first begin_step. With graphs, parts in which no bucket begins are one
-  /// with the part before; bucket_begins: of what ranks exchange, elements of the flat buffer.
+  /// with the part before; bucket_begins: of what ranks sum and gather, elements of the flat
+  /// buffer.
   void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {},
             const std::vector<int64_t>& bucket_begins = {});
 

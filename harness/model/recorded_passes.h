@@ -56,8 +56,8 @@ class RecordedPasses {
   size_t graphs_ = 0;
 };
 
-/// Parts of the model in a row, the embeddings being part 0, between which nothing is exchanged
-/// with other ranks.
+/// Parts of the model in a row, the embeddings being part 0, between which no collective call
+/// is made.
 struct Piece {
   size_t first = 0;
   size_t last = 0;  // included

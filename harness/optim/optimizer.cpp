@@ -214,7 +214,7 @@ void Optimizer::apply(const View& master, const View& update, const View& model_
                             .trust_ratio = config_.trust_ratio});
 }
 
-/// The weights of a bucket are exchanged while those of the next ones are computed.
+/// The weights of a bucket are gathered while those of the next ones are computed.
 void Optimizer::apply_and_gather() {
   if (!is_sharded()) {
     apply(master_, update_, weights_, plan_.segments);

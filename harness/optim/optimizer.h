@@ -17,10 +17,10 @@ namespace bertha {
 /// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
 /// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
 ///
-/// Gradients and weights are exchanged bucket by bucket on the stream of the collectives: the sum
-/// of a bucket begins when backward has finished it, and forward waits only for the weights it is
-/// about to use. The order of these calls is the same on every rank: gradients from the last bucket
-/// to the first, weights from the first to the last.
+/// Gradients are summed and weights gathered bucket by bucket on the stream of the collectives: the
+/// sum of a bucket begins when backward has finished it, and forward waits only for the weights it
+/// is about to use. The order of these calls is the same on every rank: gradients from the last
+/// bucket to the first, weights from the first to the last.
 ///
 /// Gradients are the model's part of the mean over all ranks, times the loss scale: the reduction
 /// is a sum. With clip "before" a rank's part is limited to max_gradient_norm / ranks, which equals
@@ -48,7 +48,7 @@ class Optimizer {
   View weights() const;
   View gradients() const { return gradients_; }  // io [P]  what the model adds to
   View state() const { return state_; }          // u8 [sizeof(LambState)]
-  /// First elements of the buckets that ranks exchange, ascending; none on a single rank.
+  /// First elements of the buckets that ranks sum and gather, ascending; none on a single rank.
   std::vector<int64_t> bucket_begins() const;
 
   /// All weights from a flat f32 host buffer [table.elements]; moments and counters to zero.

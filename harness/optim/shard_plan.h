@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// A range of the flat buffer that one collective call exchanges: it has one equal slice for
+/// A range of the flat buffer that one collective call sums or gathers: it has one equal slice for
 /// each shard, in their order.
 struct Bucket {
   int64_t begin = 0;     // elements, in the flat buffer

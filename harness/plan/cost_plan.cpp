@@ -50,12 +50,12 @@ Grouping grouping_of(const PlanRequest& request) {
   return plan_grouping(request.config.optimizer.shard_group, nodes_of(request));
 }
 
-/// Whether the GPUs of a node exchange by copies.
+/// Whether the GPUs of a node send each other copies.
 bool may_copy(const PlanRequest& request) {
   const NodeSizes nodes = nodes_of(request);
   const bool are_apart = nodes.ranks > nodes.largest && grouping_of(request) == Grouping::kFlat;
   return request.on_gpu && nodes.largest > 1 && nodes.largest <= kMostCopyRanks && !are_apart &&
-         request.config.cuda.exchange != GradientExchange::kNccl;
+         request.config.cuda.exchange != GradientTransport::kNccl;
 }
 
 std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable& table,

@@ -59,7 +59,7 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
 inline constexpr double kStepFlopsPerSecond16Bit = 540e12;
 inline constexpr double kStepFlopsPerSecondFp8 = 735e12;
 
-/// What a run takes on H200s at that rate, if the exchange between ranks cost nothing.
+/// What a run takes on H200s at that rate, if communication between ranks cost nothing.
 struct TimeEstimate {
   double flops_per_second = 0;  // of a rank
   double step_ms = 0;

@@ -130,7 +130,7 @@ void add_time(const PlanFacts& facts, Report& report) {
                     [](double rate) { return grouped_text(static_cast<int64_t>(rate)); }));
   report.row("run", "{} to the last step, evaluations included",
              figure("time/seconds", time.seconds, duration_text));
-  report.row("note", "smaller steps and the exchange between nodes take longer: bertha scale");
+  report.row("note", "smaller steps and communication between nodes take longer: bertha scale");
 }
 
 void add_missing(const PlanFacts& facts, Report& report) {

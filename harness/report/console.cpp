@@ -63,7 +63,7 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts) {
   }
   fields.push_back(field(8, ms(record.step_ms), "{} ms", "{} ms/step"));
   fields.push_back({11, times("(data {} fwd {} bwd {} comm {} opt {})"),
-                    times("(data {}, forward {}, backward {}, exchange {}, optimizer {})")});
+                    times("(data {}, forward {}, backward {}, communication {}, optimizer {})")});
   fields.push_back(field(2, scaled(record.seqs_per_second), "{} seq/s", "{} sequences/s"));
   fields.push_back(field(9, scaled(record.tokens_per_second), "{} tok/s", "{} tokens/s"));
   if (facts.peak_flops_per_second > 0 && record.flops_per_second > 0) {

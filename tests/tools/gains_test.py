@@ -86,7 +86,7 @@ class Gains(ToolCase):
 
     def test_a_launcher_starts_the_ranks(self):
         self.rows("--bertha", self.program, "--only", "data.exchange_padding", "--launcher", "env A=1")
-        self.assertEqual(len(self.asked()), 1)  # as given: one rank, which has no exchange
+        self.assertEqual(len(self.asked()), 1)  # as given: one rank, which exchanges nothing
 
     def test_mistakes_are_sentences(self):
         # A configuration that cannot run is an error and not a reason.

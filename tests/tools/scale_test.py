@@ -27,7 +27,7 @@ PARTS = {"forward and backward": (5.818117139829869, 0), "uneven lengths": (0.72
 FIGURES = {"tokens_per_rank": 1023.300583237327, "seqs_per_second": 1095320.8751600976, "samples": 4860356,
            "steps": 350, "evals": 16, "eval_seconds": 0.0016813483387594648,
            "most_megajoules": 10.69444649953765}
-EXCHANGE = ("gradient sums", "weight gathers", "slowed by them", "norms over ranks")
+COMMUNICATION = ("gradient sums", "weight gathers", "slowed by them", "norms over ranks")
 
 
 def configured(recipe, *settings):
@@ -73,7 +73,7 @@ class Scale(ToolCase):
         return (f"{precision} | {int(row['tokens_per_rank']):,} | {seen:.1f} | "
                 f"{row['step_ms']:.1f} | {part['forward and backward']:.1f} | "
                 f"{abs(part['uneven lengths'] + part['slowest GPU']):.1f} | "
-                f"{sum(part.get(name, 0) for name in EXCHANGE):.1f} | {run} |")
+                f"{sum(part.get(name, 0) for name in COMMUNICATION):.1f} | {run} |")
 
     def test_the_table_of_the_document_is_the_models(self):
         document = (ROOT / "kernels" / "measured" / "scale.md").read_text()
@@ -110,7 +110,7 @@ class Scale(ToolCase):
         picture = self.folder / "scale.svg"
         out = self.tool("scale", "--bertha", BERTHA, *words, "--ranks", "8,64", "--plot", picture)
         for text in ("73.59", "62,619", "2,798,080 samples, as the benchmark's", "64 GPUs: 88 % forward and "
-                     "backward (GEMMs at the GPU's power limit), then 7 % exchange between GPUs"):
+                     "backward (GEMMs at the GPU's power limit), then 7 % communication between GPUs"):
             self.assertIn(text, out)
         self.assertIn("sequences/s", picture.read_text())
 

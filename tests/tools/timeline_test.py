@@ -83,11 +83,11 @@ class Timeline(ToolCase):
         self.write(copies=COPIES)
         words = self.draw()
         self.assertIn("Step 2 of 3 recorded: 1.40 ms", words)
-        for name in ("GEMM 0.75 ms", "attention 0.40 ms", "LAMB 0.19 ms", "exchange 0.20 ms",
+        for name in ("GEMM 0.75 ms", "attention 0.40 ms", "LAMB 0.19 ms", "communication 0.20 ms",
                      "forward 0.50 ms", "backward 0.80 ms", "optimizer 0.19 ms", "stream 7", "stream 19"):
             self.assertIn(name, words)
         self.assertIn("idle for more than 20 us: 0.05 ms, 3.6 % of the step", words)
-        self.assertIn("exchange: 0.20 ms, of which other work covers 0.19 ms", words)
+        self.assertIn("communication: 0.20 ms, of which other work covers 0.19 ms", words)
         self.assertIn("copies from and to the host 0.01 ms", words)
         self.assertNotIn("a mark", words)
 
@@ -95,7 +95,7 @@ class Timeline(ToolCase):
         self.write(steps=1, copies=COPIES)
         self.assertEqual(self.bars("attention"), [(500, 900, 1)])
         self.assertEqual(self.bars("idle"), [(900, 950, 1)])
-        self.assertEqual(self.bars("exchange"), [(1100, 1300, 2)])  # a stream of its own
+        self.assertEqual(self.bars("communication"), [(1100, 1300, 2)])  # a stream of its own
         self.assertEqual(self.bars("GEMM"), [(0, 500, 1), (950, 1200, 1)])
         self.assertEqual(self.rows, ["phases", "stream 7", "stream 19", "stream 21"])
 

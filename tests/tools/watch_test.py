@@ -30,7 +30,7 @@ evaluation  accuracy 0.7199, target 0.7200   mlm loss 1.300   nsp accuracy 0.970
 speed       1 sequences/s   1 tokens/s   1.0 ms per step   MFU 50 %
             5.20k watts   lowest clock 1,755 MHz   64.0 GiB of device memory
 a step      waiting for data 1.0 ms, 100 %   forward 1.0 ms, 100 %
-            backward 1.0 ms, 100 %   exchange 1.0 ms, 100 %
+            backward 1.0 ms, 100 %   communication 1.0 ms, 100 %
             optimizer 1.0 ms, 100 %
 ranks       forward + backward longest on rank 5: 54 ms, the others 50 ms
             data waited for longest by rank 2: 1.5 ms, mean 0.5 ms

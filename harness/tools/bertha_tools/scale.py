@@ -206,7 +206,7 @@ def precision_of(config):
 def print_rows(rows, config, options):
     say(f"predicted from measured steps: H200s in {precision_of(config)}, {options.ranks_per_node} "
         f"on a node, {options.network}; tokens of a GPU, milliseconds of a step")
-    columns = ["GPUs", "tokens", "step", "compute", "waits", "LAMB", "exchange", "seqs/s"]
+    columns = ["GPUs", "tokens", "step", "compute", "waits", "LAMB", "communication", "seqs/s"]
     table = [[f"{row['ranks']:,}", f"{row['tokens_per_rank']:,.0f}", f"{row['step_ms']:.2f}",
               *(f"{ms:.2f}" for ms in row["shares_ms"].values()), f"{row['seqs_per_second']:,.0f}"]
              for row in rows]

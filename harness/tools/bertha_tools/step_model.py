@@ -2,7 +2,7 @@
 
 kernels/measured/scale.md compares the model with measured and published steps and says what is
 assumed. Times are in milliseconds and sizes of tensors in elements. Only steps of one GPU and two
-constants of the exchange are fitted; the rest follows from bytes, lengths and numbers of ranks.
+constants of the communication are fitted; the rest follows from bytes, lengths and numbers of ranks.
 """
 import bisect
 import dataclasses
@@ -41,7 +41,7 @@ NCCL_SLOWDOWN_MS_PER_BYTE = 1.75 / 672e6
 
 SHARES = {"forward and backward": ("forward and backward",),
           "waiting for the last GPU": ("uneven lengths", "slowest GPU"), "LAMB": ("LAMB",),
-          "exchange between GPUs": ("gradient sums", "weight gathers", "slowed by them",
+          "communication between GPUs": ("gradient sums", "weight gathers", "slowed by them",
                                     "norms over ranks")}
 
 
@@ -154,7 +154,7 @@ def finish_ms(ready, ms):
     return ends + numpy.maximum.accumulate(ready - ends + ms)
 
 
-def exchange_parts(recipe, cluster, forward_ms, backward_ms, apply_ms):
+def communication_parts(recipe, cluster, forward_ms, backward_ms, apply_ms):
     """{part: (ms, hidden ms)} of summing gradients and gathering weights, bucket by bucket. Each of
     the two levels, node and network, works on one bucket after the other.
     """
@@ -184,7 +184,7 @@ def exchange_parts(recipe, cluster, forward_ms, backward_ms, apply_ms):
     gathers = gather_ms.sum()
     hidden_gathers = max(0, gathers - max(0, used[-1] - apply_ms - forward_ms))
 
-    # Kernels that run next to the exchange share memory and, with NCCL, SMs. A GPU reads what it
+    # Kernels that run next to the communication share memory and, with NCCL, SMs. A GPU reads what it
     # sends and writes what arrives, both ways; the sum reads all and writes its part.
     whole = size.sum()
     by_nccl = (0 if cluster.copies else whole) + (whole / gpus if cluster.nodes > 1 else 0)
@@ -208,13 +208,13 @@ def step_parts(recipe, cluster, mean_tokens, most_rows):
              "slowest GPU": (count * most_ms * STEP_DEVIATION * mean_of_largest(cluster.ranks), 0),
              "LAMB": (lamb, 0)}
     if cluster.ranks > 1:
-        parts |= exchange_parts(recipe, cluster, most_ms * FORWARD_SHARE,
+        parts |= communication_parts(recipe, cluster, most_ms * FORWARD_SHARE,
                                 most_ms * (1 - FORWARD_SHARE), lamb * APPLY_SHARE)
     return parts
 
 
 def shares_of(parts):
-    """{share: exposed ms}; all of the exchange counts as one, and all waiting. Rounding may leave
+    """{share: exposed ms}; all of the communication counts as one, and all waiting. Rounding may leave
     less than nothing.
     """
     return {share: max(0.0, sum(parts[name][0] - parts[name][1] for name in names if name in parts))

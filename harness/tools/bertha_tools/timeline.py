@@ -5,7 +5,7 @@ belongs to the ranges in which the host launched it. The picture marks
 
     phases     from their first kernel to their last; a copy from the host may be a step ahead
     idle       where the stream with the most work stands still for more than 20 us
-    exchange   copies between GPUs and NCCL, and how much of it other work covers
+    communication   copies between GPUs and NCCL, and how much of it other work covers
 """
 import contextlib
 import functools
@@ -29,7 +29,7 @@ HOST = "copies from and to the host"
 COPIES = {1: "HostCopy", 2: "HostCopy", 10: "PtoP"}  # names for kinds of CUpti_ActivityMemcpyKind
 # The first pattern that the name of a kernel or copy matches gives its kind.
 KINDS = {
-    "exchange": "nccl|peer|PtoP",
+    "communication": "nccl|peer|PtoP",
     "attention":
         "attention|(key|query)_gradient|persistent_(for|back)ward|(?<![a-z_])forward_kernel",
     "GEMM": "gemm|nvjet|cutlass|xmma|cublas",
@@ -168,10 +168,10 @@ def draw(inside, ranges, title):
         bars(1, [gap], "red", f"idle {length([gap]) / 1e3:.0f} us", alpha=0.3, label="idle")
     remark = (f"idle for more than {IDLE_NS // 1000} us: {ms(length(gaps))}, "
               f"{100 * length(gaps) / duration:.1f} % of the step")
-    if exchange := length(busy(work, "exchange")):
-        others = length(busy(work, *(kind for kind in KINDS if kind != "exchange")))
-        remark += (f"; exchange: {ms(exchange)}, of which other work covers "
-                   f"{ms(exchange + others - length(busy(work)))}")
+    if communication := length(busy(work, "communication")):
+        others = length(busy(work, *(kind for kind in KINDS if kind != "communication")))
+        remark += (f"; communication: {ms(communication)}, of which other work covers "
+                   f"{ms(communication + others - length(busy(work)))}")
     axes.set_title(f"{title}: {ms(end - begin)}\n{remark}", loc="left", fontsize=10)
     axes.set(xlabel="ms", xlim=(0, duration / 1e6))
     axes.set_yticks(range(len(order) + 1), ["phases", *(f"stream {stream}" for stream in order)])

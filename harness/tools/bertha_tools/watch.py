@@ -209,7 +209,7 @@ def last_step(metrics):
     yield "a step", filled_in(
         last, ("waiting for data {}", "data_wait_ms", with_share),
         ("forward {}", "forward_ms", with_share), ("backward {}", "backward_ms", with_share),
-        ("exchange {}", "communication_ms", with_share),
+        ("communication {}", "communication_ms", with_share),
         ("optimizer {}", "optimizer_ms", with_share))
     if ranks > 1 and slowest > 0:
         yield "ranks", [

@@ -149,20 +149,13 @@ TEST(LocalRank, IsWhatTheClosestLauncherSays) {
       local_rank_in({{"PMI_RANK", "2"}, {"PMI_LOCAL_RANK", "2"}, {"PMI_LOCAL_SIZE", "2"}}));
 }
 
-TEST(LocalRank, SlurmCountsTasksByNode) {
-  const auto size_on = [](const char* node, const char* counts) {
-    return local_rank_in({{"PMI_RANK", "0"},
-                          {"SLURM_LOCALID", "0"},
-                          {"SLURM_NODEID", node},
-                          {"SLURM_STEP_TASKS_PER_NODE", counts}})
-        .value_or(LocalRank{})
-        .size;
-  };
-  EXPECT_EQ(size_on("1", "8"), 8);
-  EXPECT_EQ(size_on("1", "8(x2),4"), 8);
-  EXPECT_EQ(size_on("2", "8(x2),4"), 4);
-  EXPECT_EQ(size_on("1", "3,5(x2),4"), 5);
-  EXPECT_EQ(size_on("3", "3,5(x2),4"), 4);
+TEST(LocalRank, IsNotKnownWhenSlurmCountsNodesApart) {
+  Table table{{"PMI_RANK", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "8"}};
+  expect_local_rank(table, 0, 8);
+  table["SLURM_STEP_TASKS_PER_NODE"] = "8(x2)";
+  expect_local_rank(table, 0, 8);
+  table["SLURM_STEP_TASKS_PER_NODE"] = "8(x2),4";
+  EXPECT_FALSE(local_rank_in(table));
 }
 
 TEST(LocalRank, ValuesThatAreNoNumberAreRefused) {
@@ -176,9 +169,9 @@ TEST(LocalRank, ValuesThatAreNoNumberAreRefused) {
                   ::testing::StartsWith(std::string(rank) + "='" + text + "', want"));
     }
   }
-  const Table size{{"PMI_RANK", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "(x2"}};
+  const Table size{{"PMI_RANK", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "two"}};
   EXPECT_THAT(error_of([&] { local_rank_in(size); }, ExitCode::kEnvironment),
-              ::testing::StartsWith("SLURM_STEP_TASKS_PER_NODE='(x2', want"));
+              ::testing::StartsWith("SLURM_STEP_TASKS_PER_NODE='two', want"));
 }
 
 TEST(Launcher, ValuesThatAreNoCountAreRefused) {

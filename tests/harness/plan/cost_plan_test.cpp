@@ -137,19 +137,19 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
       activation_bytes_for(config.model, {.tokens = 320, .seqs = 3, .masked = 256}, DType::kBF16));
 }
 
-TEST(CostPlan, GpusThatExchangeByCopiesHoldWhatArrives) {
-  const auto arriving = [](int64_t ranks, bool on_gpu, GradientExchange exchange) {
+TEST(CostPlan, GpusThatSendCopiesHoldWhatArrives) {
+  const auto arriving = [](int64_t ranks, bool on_gpu, GradientTransport transport) {
     Config config = shape("base");
-    config.cuda.exchange = exchange;
+    config.cuda.exchange = transport;
     return bytes_of(make_cost_plan({.config = config, .ranks = ranks, .on_gpu = on_gpu}),
                     "gradients that arrive");
   };
-  EXPECT_EQ(arriving(2, true, GradientExchange::kAuto), int64_t{128} << 20);
-  EXPECT_EQ(arriving(8, true, GradientExchange::kCopies), int64_t{128} << 20);
-  EXPECT_EQ(arriving(8, true, GradientExchange::kNccl), -1);
-  EXPECT_EQ(arriving(9, true, GradientExchange::kAuto), -1) << "more than copies serve";
-  EXPECT_EQ(arriving(1, true, GradientExchange::kAuto), -1);
-  EXPECT_EQ(arriving(2, false, GradientExchange::kAuto), -1);
+  EXPECT_EQ(arriving(2, true, GradientTransport::kAuto), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, GradientTransport::kCopies), int64_t{128} << 20);
+  EXPECT_EQ(arriving(8, true, GradientTransport::kNccl), -1);
+  EXPECT_EQ(arriving(9, true, GradientTransport::kAuto), -1) << "more than copies serve";
+  EXPECT_EQ(arriving(1, true, GradientTransport::kAuto), -1);
+  EXPECT_EQ(arriving(2, false, GradientTransport::kAuto), -1);
 }
 
 TEST(CostPlan, GraphsTakeMemoryOfAGpuByTheLayer) {

@@ -37,11 +37,12 @@ TEST(Console, AStepIsOneReadableLine) {
 }
 
 TEST(Console, AWideTerminalHasWholeWordsAndAllFields) {
-  EXPECT_EQ(step_line(test::test_step(7), gpu_facts(), 400),
-            "step     7/6,700  mlm loss  9.550  accuracy 0.070  nsp loss 0.750  "
-            "learning rate 3.4e-4  gradient norm  0.93  skipped 2   62 ms/step  (data 0.2, forward "
-            " 18, backward  35, exchange 4.5, optimizer 3.1)  6.27k sequences/s  1.50M tokens/s  "
-            "MFU 50%  5.20k watts  1755 MHz  memory 64.0 GiB  end in  3m31s");
+  EXPECT_EQ(
+      step_line(test::test_step(7), gpu_facts(), 400),
+      "step     7/6,700  mlm loss  9.550  accuracy 0.070  nsp loss 0.750  "
+      "learning rate 3.4e-4  gradient norm  0.93  skipped 2   62 ms/step  (data 0.2, forward "
+      " 18, backward  35, communication 4.5, optimizer 3.1)  6.27k sequences/s  1.50M tokens/s  "
+      "MFU 50%  5.20k watts  1755 MHz  memory 64.0 GiB  end in  3m31s");
 }
 
 TEST(Console, ANarrowTerminalHasTheMostImportantFields) {

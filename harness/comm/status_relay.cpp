@@ -1,4 +1,4 @@
-#include "harness/comm/status_exchange.h"
+#include "harness/comm/status_relay.h"
 
 #include <exception>
 #include <thread>
@@ -23,8 +23,7 @@ bool is_done(MPI_Request& request) {
 
 }  // namespace
 
-StatusExchange::StatusExchange(const Communicator& world, const Communicator& node,
-                               RankBoard& board)
+StatusRelay::StatusRelay(const Communicator& world, const Communicator& node, RankBoard& board)
     : board_(board) {
   const bool is_leader = node.rank() == 0;
   BERTHA_MPI_CHECK(
@@ -53,7 +52,7 @@ StatusExchange::StatusExchange(const Communicator& world, const Communicator& no
   }
 }
 
-StatusExchange::~StatusExchange() {
+StatusRelay::~StatusRelay() {
   if (!is_leader() || std::uncaught_exceptions() > 0) return;
   try {
     settle();
@@ -63,25 +62,25 @@ StatusExchange::~StatusExchange() {
   MPI_Comm_free(&leaders_);
 }
 
-void StatusExchange::exchange() {
+void StatusRelay::relay() {
   for (Peer& peer : peers_) is_first() ? answer(peer) : ask(peer);
 }
 
-void StatusExchange::start_send(Peer& peer) {
+void StatusRelay::start_send(Peer& peer) {
   Message& message = peer.sent;
   BERTHA_MPI_CHECK(MPI_Isend(
       message.statuses.data(), static_cast<int>(message.statuses.size() * sizeof(RankStatus)),
       MPI_BYTE, peer.rank, is_first() ? kFromFirst : kToFirst, leaders_, &message.request));
 }
 
-void StatusExchange::start_receive(Peer& peer) {
+void StatusRelay::start_receive(Peer& peer) {
   Message& message = peer.received;
   BERTHA_MPI_CHECK(MPI_Irecv(
       message.statuses.data(), static_cast<int>(message.statuses.size() * sizeof(RankStatus)),
       MPI_BYTE, peer.rank, is_first() ? kToFirst : kFromFirst, leaders_, &message.request));
 }
 
-void StatusExchange::answer(Peer& peer) {
+void StatusRelay::answer(Peer& peer) {
   if (!peer.received.is_under_way()) start_receive(peer);
   if (!is_done(peer.sent.request) || !is_done(peer.received.request)) return;
   for (const RankStatus& received : peer.received.statuses) board_.store(received);
@@ -90,7 +89,7 @@ void StatusExchange::answer(Peer& peer) {
   start_receive(peer);
 }
 
-void StatusExchange::ask(Peer& peer) {
+void StatusRelay::ask(Peer& peer) {
   if (peer.received.is_under_way()) {
     if (!is_done(peer.received.request)) return;
     for (const RankStatus& received : peer.received.statuses) board_.store(received);
@@ -105,7 +104,7 @@ void StatusExchange::ask(Peer& peer) {
 }
 
 // Every question gets its answer, so that no message is left when MPI ends.
-void StatusExchange::settle() {
+void StatusRelay::settle() {
   const auto wait_until = [&](const auto& condition) {
     while (!condition()) {
       for (Peer& peer : peers_) {

@@ -14,18 +14,18 @@ namespace bertha {
 /// progress of all together to the boards of the other nodes. One rank of each node sends a message
 /// of some 140 bytes per rank about once a second; no rank ever waits for an answer.
 ///
-/// Threads   exchange() on one at a time, and none when this ends.
-class StatusExchange {
+/// Threads   relay() on one at a time, and none when this ends.
+class StatusRelay {
  public:
   /// All ranks call it, with the ranks of their own node and its board.
-  StatusExchange(const Communicator& world, const Communicator& node, RankBoard& board);
-  StatusExchange(const StatusExchange&) = delete;
-  StatusExchange& operator=(const StatusExchange&) = delete;
+  StatusRelay(const Communicator& world, const Communicator& node, RankBoard& board);
+  StatusRelay(const StatusRelay&) = delete;
+  StatusRelay& operator=(const StatusRelay&) = delete;
   /// All ranks end it together, unless an exception unwinds.
-  ~StatusExchange();
+  ~StatusRelay();
 
   /// Sends and receives what is due; does not block.
-  void exchange();
+  void relay();
 
  private:
   /// What goes to the first node and back.

@@ -1,4 +1,4 @@
-#include "harness/comm/status_exchange.h"
+#include "harness/comm/status_relay.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,22 +24,22 @@ struct Node {
   RankBoard board{slots, world.rank()};
 };
 
-void exchange_until(StatusExchange& exchange, const std::function<bool()>& condition) {
+void relay_until(StatusRelay& relay, const std::function<bool()>& condition) {
   const Clock::time_point limit = Clock::now() + std::chrono::seconds(30);
   while (!condition() && Clock::now() < limit) {
-    exchange.exchange();
+    relay.relay();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_TRUE(condition());
 }
 
-TEST(StatusExchange, TheFirstNodeHasTheStatusOfAllAndTheOthersThatOfRank0) {
+TEST(StatusRelay, TheFirstNodeHasTheStatusOfAllAndTheOthersThatOfRank0) {
   Node node;
-  StatusExchange exchange(node.world, node.self, node.board);
+  StatusRelay relay(node.world, node.self, node.board);
   const int rank = node.world.rank();
   node.board.enter(100 + rank, RunPhase::kSave);
   const size_t known = rank == 0 ? static_cast<size_t>(node.world.size()) : 2;
-  exchange_until(exchange, [&] { return node.board.read().size() == known; });
+  relay_until(relay, [&] { return node.board.read().size() == known; });
   for (const RankStatus& status : node.board.read()) {
     EXPECT_EQ(status.step, 100 + status.rank);
     EXPECT_EQ(status.phase, RunPhase::kSave);
@@ -48,21 +48,21 @@ TEST(StatusExchange, TheFirstNodeHasTheStatusOfAllAndTheOthersThatOfRank0) {
   }
 }
 
-TEST(StatusExchange, ProgressOfOneNodeIsSeenOnAll) {
+TEST(StatusRelay, ProgressOfOneNodeIsSeenOnAll) {
   Node node;
-  StatusExchange exchange(node.world, node.self, node.board);
+  StatusRelay relay(node.world, node.self, node.board);
   const bool gets_on = node.world.rank() == node.world.size() - 1;
   if (gets_on) {
     for (int i = 0; i < 1000; ++i) node.board.beat();
   }
   // Its own comes back to it in the sum of all.
   const int64_t wanted = gets_on && node.world.size() > 1 ? 2000 : 1000;
-  exchange_until(exchange, [&] { return node.board.progress() >= wanted; });
+  relay_until(relay, [&] { return node.board.progress() >= wanted; });
 }
 
-TEST(StatusExchange, EndsAtOnceWithoutAnyExchange) {
+TEST(StatusRelay, EndsAtOnceWithoutAnyMessage) {
   Node node;
-  StatusExchange exchange(node.world, node.self, node.board);
+  StatusRelay relay(node.world, node.self, node.board);
 }
 
 }  // namespace
