@@ -1,5 +1,7 @@
 #include "harness/backend_cuda.h"
 
+#include <future>
+
 #include "harness/comm/copy_collectives.h"
 #include "harness/comm/nccl_collectives.h"
 #include "harness/comm/solo_collectives.h"
@@ -17,6 +19,13 @@ auto with_key(const Work& work) {
   } catch (const Error& error) {
     fail(error.code, error.code == ExitCode::kUsage ? "cuda." : "", error.what());
   }
+}
+
+std::vector<std::string> read_bus_ids() {
+  std::vector<std::string> bus_ids;
+  const int count = count_cuda_devices();
+  for (int ordinal = 0; ordinal < count; ++ordinal) bus_ids.push_back(cuda_bus_id(ordinal));
+  return bus_ids;
 }
 
 std::unique_ptr<Device> open_gpu(int ordinal, CudaKernels kernels) {
@@ -94,11 +103,11 @@ class CudaBackend final : public Backend {
 
 bool has_cuda_backend() { return true; }
 
+// Asked once: where the driver failed then, later calls throw the same error.
 std::vector<std::string> visible_gpus() {
-  std::vector<std::string> bus_ids;
-  const int count = count_cuda_devices();
-  for (int ordinal = 0; ordinal < count; ++ordinal) bus_ids.push_back(cuda_bus_id(ordinal));
-  return bus_ids;
+  static const std::shared_future<std::vector<std::string>> bus_ids =
+      std::async(std::launch::deferred, read_bus_ids).share();
+  return bus_ids.get();
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,

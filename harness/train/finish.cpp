@@ -119,7 +119,7 @@ int finish_run(Training& training, Stop stop) {
         concat(lamb.most_skips_in_a_row,
                " updates in a row were skipped: their gradient was not finite",
                run.config.optimizer.gradient_spike != SpikeRule::kWarn ? " or its norm a spike."
-                                                                           : "."));
+                                                                       : "."));
   }
 
   if (stop == Stop::kEndOfPlan && !is_evaluated(run)) evaluate_now(training);

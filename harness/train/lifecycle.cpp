@@ -66,9 +66,7 @@ Findings examine(Lifecycle& lifecycle, Run& run, const StepScalars& scalars, int
   return findings;
 }
 
-bool goes_back(const Run& run) {
-  return run.config.optimizer.gradient_spike == SpikeRule::kRewind;
-}
+bool goes_back(const Run& run) { return run.config.optimizer.gradient_spike == SpikeRule::kRewind; }
 
 Stop stop_of_this_rank(const Lifecycle& lifecycle, Run& run) {
   const TrainConfig& train = run.config.train;
