@@ -6,7 +6,7 @@ rather than by autograd, with the dropout that the dump's seed stands for. The b
 drawn here from their definition (Philox 4x32 with 7 rounds, digits compared from the highest down)
 and have to be equal; padding rows have to be zero.
 
-Bounds are those of kernels/base/testing/tolerance.h, relative to the largest element (u = half a unit in
+Bounds are those of kernels/base/tests/tolerance.h, relative to the largest element (u = half a unit in
 the last place): a probability, dS and a result are rounded once each.
 """
 import math

@@ -17,7 +17,7 @@ Prints cosine with and norm beside the gradient of fp32 for each kind of paramet
 every number is in OUTPUT/gradients.json. Exit code 1 where a weight of an encoder GEMM is beyond its
 bound. A run that OUTPUT has already is not made again. Needs numpy.
 
-Bounds, for L layers, as kFp8GradientCosine and kFp8GradientNorm of kernels/base/testing/tolerance.h have them
+Bounds, for L layers, as kFp8GradientCosine and kFp8GradientNorm of kernels/base/tests/tolerance.h have them
 for two: fp8 rounds 8 L times to e4m3 (input and weight of four GEMMs), 2.65 % rms each, and 4 L times to
 e5m2, 5.3 %. Independent errors add up as squares to e norms of the gradient. Twice that is allowed at
 a right angle, a cosine of 1 / sqrt(1 + 4 e^2), and e along it, a norm of 1 / (1 + e) to 1 + e. bf16:

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/base/sequence_group.h"
-#include "kernels/base/testing/naive_dropout.h"
+#include "kernels/base/tests/naive_dropout.h"
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/naive_attention.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/cuda/attention_reference.h"
 
 namespace bertha::testing {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/cuda/expect_each_close.h"
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/naive_cross_entropy.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/base/testing/naive_dropout.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/naive_dropout.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
 #include "tests/cuda/expect_each_close.h"
 #include "tests/cuda/gpu.h"

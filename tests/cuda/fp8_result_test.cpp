@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/residual_ln.h"
 #include "tests/cuda/gpu.h"

@@ -8,7 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/cuda/linear_case.h"
 #include "tests/support/exact_gelu.h"
 

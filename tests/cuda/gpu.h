@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
-#include "kernels/base/testing/device_tensor.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/device_tensor.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/host_tensor.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/cuda/lamb_chunks.h"
 #include "tests/cuda/lamb_shard_gpu.h"
 

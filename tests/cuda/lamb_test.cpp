@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/reductions.h"
 #include "tests/cuda/lamb_shard_gpu.h"
 

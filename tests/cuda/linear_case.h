@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/linear.h"
 #include "tests/cuda/gpu.h"
 

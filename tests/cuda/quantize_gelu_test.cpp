@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/base/half.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/quantize.h"
 #include "tests/cuda/gpu.h"
 #include "tests/support/exact_gelu.h"

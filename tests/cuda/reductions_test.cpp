@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/cuda/gpu.h"
 
 namespace bertha::testing {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/testing/naive_dropout.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/naive_dropout.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
 #include "tests/cuda/gpu.h"
 

@@ -31,7 +31,7 @@ MOST_FAILURE_SECONDS = 20.0
 # Nothing here takes longer, sanitizers and a loaded machine included.
 MOST_RUN_SECONDS = 240.0
 
-# Tolerances, as in kernels/base/testing/tolerance.h: a loss of a small model carries 300 roundings of f32,
+# Tolerances, as in kernels/base/tests/tolerance.h: a loss of a small model carries 300 roundings of f32,
 # a gradient 600; every update passes those of the steps before it on to the next loss.
 ROUND_F32 = 2.0**-24
 LOSS_F32 = 300 * ROUND_F32

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/finite_difference.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/finite_difference.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "tests/kernels/naive_attention.h"
 
 namespace bertha {

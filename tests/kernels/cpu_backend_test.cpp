@@ -10,8 +10,8 @@
 #include <fstream>
 #include <iostream>
 
-#include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/host_tensor.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/gather_scatter.h"
 

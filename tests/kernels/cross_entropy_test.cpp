@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/finite_difference.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/finite_difference.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "tests/kernels/naive_cross_entropy.h"
 
 namespace bertha {

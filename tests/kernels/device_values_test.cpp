@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha::testing {

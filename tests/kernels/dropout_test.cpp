@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/base/dropout_bits.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 
 namespace bertha {
 namespace {

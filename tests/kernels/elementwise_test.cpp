@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/half.h"
-#include "kernels/base/testing/host_tensor.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/ops/lamb.h"
 
 namespace bertha {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "kernels/base/cpu/operations.h"
-#include "kernels/base/testing/host_tensor.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/run_on_cpu.h"
 
 namespace bertha {
 namespace {

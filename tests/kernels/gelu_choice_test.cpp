@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {

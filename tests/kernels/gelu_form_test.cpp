@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/support/exact_gelu.h"
 
 namespace bertha {

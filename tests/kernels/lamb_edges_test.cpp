@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/validation_checks.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/validation_checks.h"
 #include "kernels/ops/lamb.h"
 #include "tests/kernels/lamb_shard.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/reductions.h"
 #include "tests/kernels/lamb_shard.h"

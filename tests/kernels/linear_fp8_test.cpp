@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/fp8.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/host_tensor.h"
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {

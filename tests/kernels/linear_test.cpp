@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/run_on_cpu.h"
 
 namespace bertha {
 namespace {

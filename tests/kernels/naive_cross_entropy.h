@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 
 namespace bertha {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/base/fp8.h"
-#include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/cpu/activations.h"
 #include "tests/support/fp8_case.h"
 

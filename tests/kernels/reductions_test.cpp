@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 
 namespace bertha {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/naive_dropout.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/naive_dropout.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
 
 namespace bertha {

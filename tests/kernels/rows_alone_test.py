@@ -99,8 +99,8 @@ void run_cuda(CudaContext& context, const Negate& args) {
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/run_on_cpu.h"
+#include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/rows/row_ops.h"
 
 namespace bertha {

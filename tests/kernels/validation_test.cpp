@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/base/testing/validation_checks.h"
+#include "kernels/base/tests/validation_checks.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"

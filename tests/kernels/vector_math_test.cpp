@@ -7,7 +7,7 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 
 namespace bertha {
 namespace {

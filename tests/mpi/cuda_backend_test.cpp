@@ -7,7 +7,7 @@
 #include "harness/backend.h"
 #include "harness/backend_cuda.h"
 #include "harness/comm/binding.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "kernels/ops/elementwise.h"
 #include "tests/support/mpi_main.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "harness/comm/grouped_collectives.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/base/fp8.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 
 namespace bertha {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 #include "kernels/rows/tests/golden.h"
 #include "kernels/rows/tests/naive_channels.h"
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/expect_near.h"
 #include "kernels/rows/tests/golden.h"
 #include "kernels/rows/tests/naive_layer_norm.h"

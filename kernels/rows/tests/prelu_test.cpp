@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/channels_golden.h"
 #include "kernels/rows/tests/naive_channels.h"
 

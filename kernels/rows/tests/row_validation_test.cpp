@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/testing/validation_checks.h"
+#include "kernels/base/tests/validation_checks.h"
 #include "kernels/rows/row_ops.h"
 
 namespace bertha {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/testing/host_tensor.h"
-#include "kernels/base/testing/naive_dropout.h"
+#include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/naive_dropout.h"
 #include "kernels/rows/ops/softmax.h"
 
 namespace bertha {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "kernels/base/cpu/element_types.h"
-#include "kernels/base/testing/backward_checks.h"
-#include "kernels/base/testing/finite_difference.h"
-#include "kernels/base/testing/run_on_cpu.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/backward_checks.h"
+#include "kernels/base/tests/finite_difference.h"
+#include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/expect_near.h"
 #include "kernels/rows/tests/golden.h"
 #include "kernels/rows/tests/softmax_case.h"

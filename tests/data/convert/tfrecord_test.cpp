@@ -6,7 +6,7 @@
 #include "data/convert/sequence_files.h"
 #include "data/convert/tfrecord_file.h"
 #include "data/format/shard_reader.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "data/files/new_file.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {

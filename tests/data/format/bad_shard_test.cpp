@@ -10,7 +10,7 @@
 #include "data/files/hashing.h"
 #include "data/format/shard_reader.h"
 #include "kernels/base/failure.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/file_size_limit.h"

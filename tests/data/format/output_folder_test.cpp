@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

@@ -5,7 +5,7 @@
 
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/source_dir.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/format/shard_reader.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"
 

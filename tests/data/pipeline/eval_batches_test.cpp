@@ -9,7 +9,7 @@
 #include "data/files/hashing.h"
 #include "data/format/shard_names.h"
 #include "data/pipeline/pipeline.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

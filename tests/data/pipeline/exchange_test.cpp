@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/format/sample.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/thread_world.h"

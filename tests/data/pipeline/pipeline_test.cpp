@@ -20,7 +20,7 @@
 #include "data/format/shard_names.h"
 #include "data/format/shard_reader.h"
 #include "kernels/base/seconds_since.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"
 

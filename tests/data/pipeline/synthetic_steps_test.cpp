@@ -8,7 +8,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "data/prepare/pairs_and_masks.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/prepare/golden_samples.h"
 
 namespace bertha {

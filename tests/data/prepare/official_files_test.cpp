@@ -10,7 +10,7 @@
 #include "data/convert/sequence_files.h"
 #include "data/format/shard_reader.h"
 #include "data/prepare/pairs_and_masks.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/files.h"

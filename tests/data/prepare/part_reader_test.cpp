@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 

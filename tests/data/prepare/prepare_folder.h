@@ -12,7 +12,7 @@
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/prepare.h"
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"

@@ -14,7 +14,7 @@
 #include "data/format/shard_reader.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/prepare/prepare_folder.h"
 #include "tests/support/captured_log.h"
 

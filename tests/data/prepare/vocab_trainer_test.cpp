@@ -18,7 +18,7 @@
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 

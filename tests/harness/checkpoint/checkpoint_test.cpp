@@ -15,7 +15,7 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/captured_log.h"

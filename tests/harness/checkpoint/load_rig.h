@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/checkpoint/load_weights.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/source_dir.h"
 

@@ -11,7 +11,7 @@
 
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/recording_device.h"
 #include "tests/support/temp_folder.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "harness/checkpoint/tf_index.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/flip_byte.h"

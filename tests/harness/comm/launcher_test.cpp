@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/source_dir.h"
 

@@ -8,7 +8,7 @@
 #include "harness/config/keys.h"
 #include "harness/config/load.h"
 #include "kernels/base/error.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/harness/model/golden_bert.h"
 
 namespace bertha::testing {

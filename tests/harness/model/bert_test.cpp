@@ -8,7 +8,7 @@
 #include <random>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/harness/model/tiny_model.h"
 
 namespace bertha::testing {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/model/fp8_state.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/harness/model/tiny_model.h"
 
 namespace bertha::testing {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 
 namespace bertha {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"
 #include "tests/support/source_dir.h"

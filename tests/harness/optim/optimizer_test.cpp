@@ -9,7 +9,7 @@
 #include <map>
 #include <span>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/optim/optimizer_runs.h"

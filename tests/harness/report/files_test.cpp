@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "data/files/text_file.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/file_size_limit.h"
 

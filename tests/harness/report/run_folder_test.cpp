@@ -10,7 +10,7 @@
 #include "data/files/text_file.h"
 #include "harness/report/system_facts.h"
 #include "kernels/base/log.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/captured_log.h"
 

@@ -12,7 +12,7 @@
 #include "harness/config/load.h"
 #include "harness/train/data_source.h"
 #include "harness/train/session.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/support/captured_log.h"
 

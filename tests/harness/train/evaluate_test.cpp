@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/train/probe.h"
-#include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/tolerance.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
 #include "tests/support/transport_world.h"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb_state.h"
 #include "kernels/ops/quantize.h"
 #include "tests/harness/train/training_rig.h"

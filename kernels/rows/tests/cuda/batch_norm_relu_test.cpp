@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/ops/check_channels.h"
 #include "kernels/rows/tests/cuda/channel_tensors.h"
 #include "kernels/rows/tests/naive_channels.h"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/error_of.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/examples/examples.h"
 #include "kernels/rows/ops/layer_norm.h"
 #include "kernels/rows/ops/softmax.h"

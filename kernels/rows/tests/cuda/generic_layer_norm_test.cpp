@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/ops/layer_norm.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
 #include "kernels/rows/tests/expect_near.h"

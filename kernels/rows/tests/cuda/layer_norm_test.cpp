@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/testing/expect_close.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
 

@@ -7,7 +7,7 @@
 #include "kernels/base/cpu/cpu_device.h"
 #include "kernels/base/cpu/operations.h"
 #include "kernels/base/cuda/operations.h"
-#include "kernels/base/testing/device_tensor.h"
+#include "kernels/base/tests/device_tensor.h"
 
 namespace bertha::testing {
 

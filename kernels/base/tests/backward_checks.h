@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/testing/finite_difference.h"
+#include "kernels/base/tests/finite_difference.h"
 
 namespace bertha {
 

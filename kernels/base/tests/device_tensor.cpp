@@ -1,4 +1,4 @@
-#include "kernels/base/testing/device_tensor.h"
+#include "kernels/base/tests/device_tensor.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "kernels/base/arguments.h"
-#include "kernels/base/testing/error_of.h"
+#include "kernels/base/tests/error_of.h"
 
 namespace bertha {
 

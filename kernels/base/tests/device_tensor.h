@@ -6,7 +6,7 @@
 
 #include "kernels/base/cuda/cuda_devices.h"
 #include "kernels/base/device.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 #include "kernels/base/view.h"
 
 namespace bertha::testing {

@@ -5,7 +5,7 @@
 
 #include "kernels/base/arguments.h"
 #include "kernels/base/dropout_bits.h"
-#include "kernels/base/testing/host_tensor.h"
+#include "kernels/base/tests/host_tensor.h"
 
 namespace bertha {
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/testing/host_tensor.h"
-#include "kernels/base/testing/tolerance.h"
+#include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/tolerance.h"
 
 namespace bertha {
 
