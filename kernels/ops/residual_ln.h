@@ -10,8 +10,8 @@ namespace bertha {
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
 /// Random    element index t * H + h.
-/// Writes    overwrites mask, sum, y, mean, rstd.
-/// Exact     deterministic; statistics two-pass (CPU: f64).
+/// Writes    overwrites sum, y, mean, rstd, and mask unless dropout has probability 0.
+/// Exact     deterministic; statistics of the sum as rounded to io, two-pass (CPU: f64).
 /// Needs     H % 8 == 0; T == 0 is a no-op.
 /// Source    Ba, Kiros, Hinton 2016, eq. 4; post-LN placement as in Devlin et al. 2018.
 struct ResidualLnFwd {
