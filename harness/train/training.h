@@ -13,7 +13,7 @@ struct Training {
       : run{.config = config, .plan = make_run_plan(config), .world = &world} {}
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
-  /// The pipeline closes on all ranks together, under the eyes of the watchdog.
+  /// Closes the pipeline, which all ranks do together, while the watchdog still runs.
   ~Training() { run.pipeline.reset(); }
 
   Run run;
@@ -30,7 +30,7 @@ void capture_now(Training& training, bool is_logged);
 /// Evaluates and, with checkpoint.keep_best, saves if no evaluation before was as good. Does
 /// nothing after a spike from which the run goes back.
 void evaluate_now(Training& training);
-/// Saves. Likewise.
+/// Saves. Does nothing after such a spike.
 void save_now(Training& training);
 
 }  // namespace bertha
