@@ -17,7 +17,7 @@ namespace bertha {
 struct SourceOptions {
   std::string path;  // folder of shards or TFRecord files, or one file
   SampleLimits limits;
-  int64_t max_seqs = 0;  // only the first so many sequences; 0 = all
+  int64_t max_seqs = 0;  // maximum number of sequences, the first ones; 0 = all
   MissingFiles missing = MissingFiles::kRefuse;
   int64_t num_threads = 0;                  // 0: one per core
   int64_t memory_bytes = int64_t{1} << 30;  // for what goes to another order, over all threads

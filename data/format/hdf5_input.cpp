@@ -53,7 +53,7 @@ void refuse_driver_information(const ByteFile& file, const std::string& path) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
   constexpr size_t kVersion = 8, kAddressBytes = 13;  // places in the superblock
   constexpr int64_t kMostBytes = 60;                  // to the end of its fourth address
-  constexpr int64_t kFirstOtherPlace = 512;           // behind what a user put in front
+  constexpr int64_t kFirstOtherPlace = 512;           // after a block that a user put first
   std::array<char, kMostBytes> head{};
   for (int64_t at = 0; at + kMostBytes <= file.size_bytes();
        at = std::max(kFirstOtherPlace, 2 * at)) {
@@ -73,7 +73,7 @@ void refuse_driver_information(const ByteFile& file, const std::string& path) {
   }
 }
 
-/// The size of the file; refuses what is no file, and what the library must not open.
+/// The size of the file. Refuses folders, devices and files that the library must not open.
 int64_t checked_bytes(const std::string& path) {
   const ByteFile file(path);
   if (file.size_bytes() == 0) {
@@ -101,7 +101,7 @@ int64_t times(int64_t a, hsize_t b) {
   return too_large ? std::numeric_limits<int64_t>::max() : product;
 }
 
-/// How many times its storage a chunk of so many bytes can be; 0: the filter is not read.
+/// Maximum ratio of a chunk of the given bytes to its storage; 0: the filter is not supported.
 int64_t most_ratio(H5Z_filter_t filter, int64_t chunk_bytes) {
   switch (filter) {
     case H5Z_FILTER_SHUFFLE:
@@ -150,7 +150,7 @@ struct Arrangement {
   Hdf5Id creation;
   std::vector<hsize_t> extents;  // none of a scalar
   std::vector<hsize_t> chunk;    // none without chunks
-  int64_t value_bytes = 0;       // of a list those of its descriptor
+  int64_t value_bytes = 0;       // for a list, the bytes of its descriptor
 
   int64_t bytes_of(const std::vector<hsize_t>& block) const {
     return std::accumulate(block.begin(), block.end(), value_bytes, times);

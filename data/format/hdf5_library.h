@@ -101,7 +101,7 @@ Hdf5Id descriptor_type();
 /// h5py's number of the LZF filter, in the registry of filters.
 inline constexpr int kLzfFilter = 32000;
 /// The chunk size of the dataset that this thread reads next: LZF streams do not state theirs, and
-/// h5py puts it beside the filter for numbers only, not for lists.
+/// h5py adds it to the filter for numbers only, not for lists.
 void expect_lzf_chunks(size_t chunk_bytes);
 
 /// Decompresses what the LZF filter of h5py wrote, a stream of liblzf, to the start of `out`.

@@ -64,8 +64,8 @@ Hdf5Id memory_access_properties(FileImage& image) {
                                         image_share,    image_unshare, &image};
   checked(H5Pset_file_image_callbacks(properties.get(), &callbacks),
           "cannot set up an HDF5 file in memory");
-  // The format of HDF5 1.10: its structures carry checksums, and the library does not survive
-  // every wrong bit in those of older formats.
+  // The format of HDF5 1.10: its structures carry checksums. Some wrong bits in structures of
+  // older formats crash the library.
   checked(H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V110, H5F_LIBVER_V110),
           "cannot choose the HDF5 1.10 file format");
   return properties;

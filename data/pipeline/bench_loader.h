@@ -39,7 +39,7 @@ struct LoaderBenchResult {
 /// Errors    those of make_training_pipeline(); Error(kData) when the shards cannot be written.
 LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport);
 
-/// Writes a shard of random samples in the variable-length layout. Lengths are spread as those of
+/// Writes a shard of random samples in the variable-length layout. Lengths follow the histogram of
 /// Wikipedia sequences, scaled to limits.max_seq_tokens; 15 % of the tokens are masked.
 ///
 /// Random    a pure function of the arguments other than path.

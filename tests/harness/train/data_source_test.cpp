@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/train/run.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -49,6 +50,27 @@ TEST_F(DataOptions, OfTheTrainingData) {
   config_.data.order = SampleOrder::kWindowed;
   EXPECT_EQ(pipeline_options(config_, 0, 20).exchange, ExchangePadding::kOff);
   EXPECT_EQ(pipeline_options(config_, 0, 20).order, SampleOrder::kWindowed);
+}
+
+TEST_F(DataOptions, ARunBeyondItsEndHasNoBatchesLeft) {
+  config_.train.max_steps = 20;
+  config_.train.accumulation_steps = 1;
+  config_.data.max_seq_tokens = 512;
+  config_.data.max_masked_per_seq = 76;
+  config_.model.vocab_size = 30522;
+  config_.train.global_batch_seqs = 2;
+  bertha::Run run{.config = config_, .plan = make_run_plan(config_)};
+  const auto batches_left = [&](int64_t step) {
+    run.state.step = step;
+    SoloTransport transport;
+    const auto pipeline = plan_batches(run)(borrowed(transport), plain_host_allocator());
+    int64_t batches = 0;
+    while (pipeline->next()) ++batches;
+    return batches;
+  };
+  EXPECT_EQ(batches_left(18), 2);
+  EXPECT_EQ(batches_left(20), 0);
+  EXPECT_EQ(batches_left(25), 0);
 }
 
 TEST_F(DataOptions, OfTheEvaluationSet) {
