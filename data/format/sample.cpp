@@ -20,8 +20,8 @@ struct Row {
   }
 };
 
-void check_ids(const Row& row, const char* dataset, std::span<const int16_t> ids) {
-  const auto outside = [&](int16_t id) { return id < 0 || id >= row.limits.vocab_size; };
+void check_ids(const Row& row, const char* dataset, std::span<const TokenId> ids) {
+  const auto outside = [&](TokenId id) { return id < 0 || id >= row.limits.vocab_size; };
   const auto found = std::ranges::find_if(ids, outside);
   if (found == ids.end()) return;
   row.wrong(dataset, "element ", found - ids.begin(), " is id ", *found, ", want 0 to ",

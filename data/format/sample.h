@@ -9,6 +9,9 @@
 
 namespace bertha {
 
+/// A place in the vocabulary.
+using TokenId = int16_t;
+
 /// What a sample may hold; everything outside is an error that names shard, row and value.
 struct SampleLimits {
   int64_t max_seq_tokens = 512;
@@ -19,10 +22,10 @@ struct SampleLimits {
 /// One training example, borrowed from a SampleSet. Tokens include [CLS] and both [SEP].
 struct SampleView {
   int64_t id = 0;                             // global: samples of all shards, in file order
-  std::span<const int16_t> token_ids;         // [t]
+  std::span<const TokenId> token_ids;         // [t]
   std::span<const int8_t> segment_ids;        // [t]
   std::span<const int16_t> masked_positions;  // [m]  ascending, inside [1, t)
-  std::span<const int16_t> masked_ids;        // [m]  the original tokens there
+  std::span<const TokenId> masked_ids;        // [m]  the original tokens there
   int8_t next_sentence_label = 0;             // 0 = real next sentence, 1 = random
 };
 
@@ -31,11 +34,11 @@ struct SampleView {
 struct SampleSet {
   std::vector<int64_t> ids;                  // [n]
   std::vector<int64_t> token_offsets{0};     // [n + 1]
-  std::vector<int16_t> token_ids;            // [sum t]
+  std::vector<TokenId> token_ids;            // [sum t]
   std::vector<int8_t> segment_ids;           // [sum t]
   std::vector<int64_t> masked_offsets{0};    // [n + 1]
   std::vector<int16_t> masked_positions;     // [sum m]
-  std::vector<int16_t> masked_ids;           // [sum m]
+  std::vector<TokenId> masked_ids;           // [sum m]
   std::vector<int8_t> next_sentence_labels;  // [n]
 
   int64_t size() const { return static_cast<int64_t>(ids.size()); }

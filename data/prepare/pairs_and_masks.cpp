@@ -122,7 +122,7 @@ class Generator {
     }
   }
 
-  std::span<const int16_t> tokens_of(Segment segment) const {
+  std::span<const TokenId> tokens_of(Segment segment) const {
     return std::span(documents_.token_ids)
         .subspan(static_cast<size_t>(segment.begin), static_cast<size_t>(segment.size()));
   }
@@ -130,7 +130,7 @@ class Generator {
   void append_sample(Segment a, Segment b, bool is_random_next) {
     tokens_.clear();
     const auto append = [&](Segment segment) {
-      const std::span<const int16_t> part = tokens_of(segment);
+      const std::span<const TokenId> part = tokens_of(segment);
       tokens_.insert(tokens_.end(), part.begin(), part.end());
       tokens_.push_back(special_.separator);
     };
@@ -174,10 +174,10 @@ class Generator {
     }
   }
 
-  int16_t masked_token(int16_t token) {
+  TokenId masked_token(TokenId token) {
     if (random_.random() < 0.8) return special_.mask;
     if (random_.random() < 0.5) return token;
-    return static_cast<int16_t>(random_.randint(0, vocab_size_ - 1));
+    return static_cast<TokenId>(random_.randint(0, vocab_size_ - 1));
   }
 
   /// After one pass the size of all is known well enough to avoid growing by doubling.
@@ -206,12 +206,12 @@ class Generator {
   SampleSet samples_;
   int64_t dropped_tokens_ = 0;
   // The sample under construction.
-  std::vector<int16_t> tokens_;
-  std::vector<int16_t> originals_;
+  std::vector<TokenId> tokens_;
+  std::vector<TokenId> originals_;
   std::vector<int8_t> segment_ids_;
   std::vector<int16_t> candidates_;
   std::vector<int16_t> masked_positions_;
-  std::vector<int16_t> masked_ids_;
+  std::vector<TokenId> masked_ids_;
 };
 
 void check_probability(const char* option, double value) {

@@ -48,7 +48,7 @@ class LineReader {
 /// sentence_offsets[s + 1]), document d the sentences [document_offsets[d],
 /// document_offsets[d + 1]); none is empty.
 struct Documents {
-  std::vector<int16_t> token_ids;            // [tokens]
+  std::vector<TokenId> token_ids;            // [tokens]
   std::vector<int64_t> sentence_offsets{0};  // [sentences + 1]
   std::vector<int64_t> document_offsets{0};  // [documents + 1]
 

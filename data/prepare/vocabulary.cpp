@@ -44,18 +44,18 @@ Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
            "] there (a line that is removed changes the ids of all lines after it)");
     }
     if (strip(text).empty()) continue;
-    const auto [earlier, is_new] = starts_.emplace(text, static_cast<int16_t>(id));
+    const auto [earlier, is_new] = starts_.emplace(text, static_cast<TokenId>(id));
     if (!is_new) {
       fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", shortened(text),
            "\" was given in line ", earlier->second + 1,
            " already; a wordpiece must be there once");
     }
-    if (text.starts_with("##")) continuations_.emplace(text.substr(2), static_cast<int16_t>(id));
+    if (text.starts_with("##")) continuations_.emplace(text.substr(2), static_cast<TokenId>(id));
     longest_wordpiece_bytes_ =
         std::max(longest_wordpiece_bytes_, static_cast<int64_t>(text.size()));
   }
   const auto special = [&](const char* name) {
-    const int16_t id = find_start(name);
+    const TokenId id = find_start(name);
     if (id < 0) {
       fail(ExitCode::kData, origin, ": no ", name, " among its ", size(),
            " wordpieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");

@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/format/sample.h"
+
 namespace bertha {
 
 /// Lets a map of strings be searched by string_view.
@@ -16,11 +18,11 @@ struct StringHash {
 };
 
 struct SpecialTokens {
-  int16_t pad = 0;  // always 0: shards pad with it, and label 0 means "not masked"
-  int16_t unknown = 0;
-  int16_t classify = 0;
-  int16_t separator = 0;
-  int16_t mask = 0;
+  TokenId pad = 0;  // always 0: shards pad with it, and label 0 means "not masked"
+  TokenId unknown = 0;
+  TokenId classify = 0;
+  TokenId separator = 0;
+  TokenId mask = 0;
 };
 
 /// The wordpieces in file order; a wordpiece's id is its line number counted from 0. A line of
@@ -43,17 +45,17 @@ class Vocabulary {
 
   /// The id of a wordpiece at the start of a word, or of `##wordpiece` inside one; -1 when there is
   /// none.
-  int16_t find_start(std::string_view wordpiece) const { return find(starts_, wordpiece); }
-  int16_t find_continuation(std::string_view wordpiece) const {
+  TokenId find_start(std::string_view wordpiece) const { return find(starts_, wordpiece); }
+  TokenId find_continuation(std::string_view wordpiece) const {
     return find(continuations_, wordpiece);
   }
 
  private:
-  using Map = std::unordered_map<std::string, int16_t, StringHash, std::equal_to<>>;
+  using Map = std::unordered_map<std::string, TokenId, StringHash, std::equal_to<>>;
 
-  static int16_t find(const Map& map, std::string_view wordpiece) {
+  static TokenId find(const Map& map, std::string_view wordpiece) {
     const auto found = map.find(wordpiece);
-    return found == map.end() ? int16_t{-1} : found->second;
+    return found == map.end() ? TokenId{-1} : found->second;
   }
 
   std::vector<std::string> wordpieces_;

@@ -43,14 +43,14 @@ size_t WordpieceCache::locate(std::string_view word, uint64_t hash) const {
   }
 }
 
-bool WordpieceCache::find(std::string_view word, std::span<const int16_t>& ids) const {
+bool WordpieceCache::find(std::string_view word, std::span<const TokenId>& ids) const {
   const Slot& slot = slots_[locate(word, hash_of(word))];
   if (slot.text_bytes == 0) return false;
   ids = std::span(ids_).subspan(slot.ids_offset, slot.num_ids);
   return true;
 }
 
-void WordpieceCache::insert(std::string_view word, std::span<const int16_t> ids) {
+void WordpieceCache::insert(std::string_view word, std::span<const TokenId> ids) {
   if (word.empty() || word.size() > kMostWordBytes) return;
   if (2 * num_words_ == static_cast<int64_t>(slots_.size())) make_room();
   const uint64_t hash = hash_of(word);
@@ -80,9 +80,9 @@ void WordpieceCache::make_room() {
   slots_ = std::move(grown);
 }
 
-void WordPieceTokenizer::append_ids(std::string_view line, std::vector<int16_t>& ids) {
+void WordPieceTokenizer::append_ids(std::string_view line, std::vector<TokenId>& ids) {
   const auto append = [&](std::string_view key, const auto& compute) {
-    std::span<const int16_t> known;
+    std::span<const TokenId> known;
     if (cache_.find(key, known)) {
       ids.insert(ids.end(), known.begin(), known.end());
       return;
@@ -102,7 +102,7 @@ void WordPieceTokenizer::append_ids(std::string_view line, std::vector<int16_t>&
       });
 }
 
-void WordPieceTokenizer::append_word(std::string_view word, std::vector<int16_t>& ids) const {
+void WordPieceTokenizer::append_word(std::string_view word, std::vector<TokenId>& ids) const {
   if (count_characters(word) > kMostCharactersPerWord) {
     ids.push_back(vocabulary_.special().unknown);
     return;
@@ -111,7 +111,7 @@ void WordPieceTokenizer::append_word(std::string_view word, std::vector<int16_t>
   const auto longest = static_cast<size_t>(vocabulary_.longest_wordpiece_bytes());
   for (size_t start = 0; start < word.size();) {
     size_t end = std::min(word.size(), start + longest);
-    int16_t id = -1;
+    TokenId id = -1;
     for (; end > start; --end) {
       if (end < word.size() && !starts_character(word[end])) continue;
       const std::string_view part = word.substr(start, end - start);

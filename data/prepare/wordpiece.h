@@ -17,8 +17,8 @@ class WordpieceCache {
   WordpieceCache();
 
   /// Whether `word` is known; then `ids` are its wordpieces, valid until the next insert().
-  bool find(std::string_view word, std::span<const int16_t>& ids) const;
-  void insert(std::string_view word, std::span<const int16_t> ids);
+  bool find(std::string_view word, std::span<const TokenId>& ids) const;
+  void insert(std::string_view word, std::span<const TokenId> ids);
 
  private:
   struct Slot {
@@ -34,7 +34,7 @@ class WordpieceCache {
 
   std::vector<Slot> slots_;
   std::string texts_;
-  std::vector<int16_t> ids_;
+  std::vector<TokenId> ids_;
   int64_t num_words_ = 0;
 };
 
@@ -53,10 +53,10 @@ class WordPieceTokenizer {
       : vocabulary_(vocabulary), settings_(settings) {}
 
   /// Appends the ids of one line's wordpieces.
-  void append_ids(std::string_view line, std::vector<int16_t>& ids);
+  void append_ids(std::string_view line, std::vector<TokenId>& ids);
 
  private:
-  void append_word(std::string_view word, std::vector<int16_t>& ids) const;
+  void append_word(std::string_view word, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;
   TokenizerSettings settings_;

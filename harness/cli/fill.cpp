@@ -44,7 +44,7 @@ struct FillOptions {
 
 /// [CLS] first [SEP], and second [SEP] after a tab; [MASK] in the text is the token.
 struct TokenizedLine {
-  std::vector<int16_t> ids;
+  std::vector<TokenId> ids;
   std::vector<int8_t> segments;
   std::vector<int16_t> masked;  // places of [MASK]
 };
@@ -77,7 +77,7 @@ class TextModel {
 
  private:
   void bind_weights(DType io);
-  void append_sentence(const std::string& text, std::vector<int16_t>& ids);
+  void append_sentence(const std::string& text, std::vector<TokenId>& ids);
   std::vector<float> on_host(const View& view, int64_t rows);
 
   std::unique_ptr<Backend> backend_;
@@ -148,7 +148,7 @@ void TextModel::bind_weights(DType io) {
   bert_.bind(flat, flat);  // no gradient is ever written
 }
 
-void TextModel::append_sentence(const std::string& text, std::vector<int16_t>& ids) {
+void TextModel::append_sentence(const std::string& text, std::vector<TokenId>& ids) {
   for (size_t begin = 0;;) {
     const size_t mask = text.find(kMaskWord, begin);
     tokenizer_.append_ids(std::string_view(text).substr(begin, mask - begin), ids);
@@ -189,7 +189,7 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
 
 MaskLogits TextModel::run(const TokenizedLine& line) {
   // The labels are not known: the mask itself.
-  const std::vector<int16_t> labels(line.masked.size(), vocabulary_.special().mask);
+  const std::vector<TokenId> labels(line.masked.size(), vocabulary_.special().mask);
   const HostBatch batch = collate({SampleView{.token_ids = line.ids,
                                               .segment_ids = line.segments,
                                               .masked_positions = line.masked,
