@@ -22,6 +22,41 @@ std::string listed(const TokenizerSettings& settings, const char* quote) {
                 field("tokenize_chinese_chars", settings.tokenize_chinese_chars));
 }
 
+/// The names of the three settings in one of the files.
+struct Names {
+  const char* lowers;
+  const char* strips;
+  const char* chinese;
+};
+
+/// What a JSON file states, in the object `part` if that is named; `otherwise` is what holds where
+/// it states nothing.
+TokenizerSettings stated_settings(const std::string& path, const std::string& part,
+                                  const Names& names, const TokenizerSettings& otherwise) {
+  try {
+    const nlohmann::json root = parse_json(read_text_file(path));
+    const JsonField whole(path, root);
+    if (!root.is_object()) whole.wrong("an object");
+    if (!part.empty() && (!root.contains(part) || !root[part].is_object())) return otherwise;
+    const JsonField file = part.empty() ? whole : whole[part.c_str()];
+    const nlohmann::json& object = part.empty() ? root : root[part];
+    const auto stated = [&](const char* key, bool unstated) {
+      if (!object.contains(key)) return unstated;
+      if (!object[key].is_boolean()) file[key].wrong("true or false");
+      return object[key].get<bool>();
+    };
+    const bool lowers = stated(names.lowers, otherwise.do_lower_case);
+    const bool is_null = object.contains(names.strips) && object[names.strips].is_null();
+    const bool follows = is_null || object.contains(names.lowers);
+    return {.do_lower_case = lowers,
+            .strip_accents =
+                is_null ? lowers : stated(names.strips, follows ? lowers : otherwise.strip_accents),
+            .tokenize_chinese_chars = stated(names.chinese, otherwise.tokenize_chinese_chars)};
+  } catch (const JsonError& error) {
+    fail(ExitCode::kData, path, ": not valid JSON (", error.what(), "); correct it");
+  }
+}
+
 }  // namespace
 
 std::string to_text(const TokenizerSettings& settings) { return listed(settings, ""); }
@@ -35,24 +70,16 @@ std::string tokenizer_config_path(const std::string& folder_or_file) {
 
 TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file) {
   const std::string path = tokenizer_config_path(folder_or_file);
-  if (std::error_code ignored; !fs::exists(path, ignored)) return {};
-  try {
-    const nlohmann::json root = parse_json(read_text_file(path));
-    const JsonField file(path, root);
-    if (!root.is_object()) file.wrong("an object");
-    const auto stated = [&](const char* key, bool otherwise) {
-      if (!root.contains(key)) return otherwise;
-      if (!root[key].is_boolean()) file[key].wrong("true or false");
-      return root[key].get<bool>();
-    };
-    const bool lowers = stated("do_lower_case", true);
-    const bool follows = root.contains("strip_accents") && root["strip_accents"].is_null();
-    return {.do_lower_case = lowers,
-            .strip_accents = follows ? lowers : stated("strip_accents", lowers),
-            .tokenize_chinese_chars = stated("tokenize_chinese_chars", true)};
-  } catch (const JsonError& error) {
-    fail(ExitCode::kData, path, ": not valid JSON (", error.what(), "); correct it");
+  const std::string fast = (fs::path(path).parent_path() / "tokenizer.json").string();
+  TokenizerSettings settings;
+  std::error_code ignored;  // whoever needs the folder reports it
+  if (fs::exists(fast, ignored)) {
+    settings = stated_settings(fast, "normalizer",
+                               {"lowercase", "strip_accents", "handle_chinese_chars"}, settings);
   }
+  if (!fs::exists(path, ignored)) return settings;
+  return stated_settings(path, "", {"do_lower_case", "strip_accents", "tokenize_chinese_chars"},
+                         settings);
 }
 
 std::string tokenizer_config(const TokenizerSettings& settings, int64_t max_tokens) {

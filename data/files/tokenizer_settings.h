@@ -5,6 +5,10 @@
 
 namespace bertha {
 
+/// Whose tokenizer splits the text. They differ for words of more than 100 characters, characters
+/// for private use, and special or added tokens written in the text.
+enum class TokenizerRules : uint8_t { kPublished, kTransformers };
+
 /// What BERT's basic tokenizer does to text, under the names that transformers uses.
 struct TokenizerSettings {
   bool do_lower_case = true;
@@ -20,8 +24,8 @@ std::string to_text(const TokenizerSettings& settings);
 /// Path of tokenizer_config.json in a folder, or next to a file. The file need not exist.
 std::string tokenizer_config_path(const std::string& folder_or_file);
 
-/// Reads that file. A missing file or field means the default of transformers. Error(kData) naming
-/// the file and the field.
+/// Reads that file, and for what it does not state tokenizer.json in the same folder. What neither
+/// states is the default of transformers. Error(kData) naming the file and the field.
 TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file);
 
 /// The text of such a file, for a model of at most max_tokens tokens.

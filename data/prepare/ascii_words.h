@@ -33,6 +33,7 @@ inline constexpr std::array<uint8_t, 256> kClasses = make_classes();
 inline uint8_t class_of(char c) { return kClasses[static_cast<unsigned char>(c)]; }
 
 inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+inline char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
 
 inline std::string_view lower(std::string_view chunk, std::string& lowered) {
   lowered.resize(chunk.size());

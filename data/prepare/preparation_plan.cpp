@@ -44,7 +44,7 @@ std::map<std::string, std::string> option_texts(const PrepareOptions& options,
       {"masked_fraction", exact_text(options.generator.masked_fraction)},
       {"short_seq_probability", exact_text(options.generator.short_seq_probability)},
       {"eval_samples", concat(options.eval_samples)},
-      {"vocab_sha256", sha256_of_file(options.vocab_file)},
+      {"vocab_sha256", vocabulary_sha256(options.vocab_file)},
       {kTokenizerOption, to_text(tokenizer)}};
   // Named where it is not the published form, so that data made before stay what they were.
   if (options.text_form == TextForm::kProse) texts["text_form"] = "prose";

@@ -184,13 +184,16 @@ void split_at_punctuation(const Text& word, std::vector<std::string>& tokens) {
 }
 
 /// Removed characters give nothing, white space gives a space, the rest itself.
-std::optional<utf8proc_int32_t> cleaned(utf8proc_int32_t c) {
+std::optional<utf8proc_int32_t> cleaned(utf8proc_int32_t c, TokenizerRules rules) {
   if (c == '\t' || c == '\n' || c == '\r') return ' ';
   if (c == 0 || c == 0xfffd) return std::nullopt;
   switch (category_of(c)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
       return std::nullopt;
+    case UTF8PROC_CATEGORY_CO:
+      if (rules == TokenizerRules::kTransformers) return std::nullopt;
+      return c;
     case UTF8PROC_CATEGORY_ZS:
     case UTF8PROC_CATEGORY_ZL:  // kept by the cleaning, but str.split() splits there
     case UTF8PROC_CATEGORY_ZP:
@@ -237,7 +240,8 @@ std::string_view strip(std::string_view text) {
   return text;
 }
 
-std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSettings& settings) {
+std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSettings& settings,
+                                      TokenizerRules rules) {
   std::vector<std::string> tokens;
   Text word;
   const auto end_word = [&] {
@@ -250,7 +254,7 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
     const Character first = first_character(text);
     BERTHA_CHECK(first.size_bytes > 0, "text is not UTF-8");
     text.remove_prefix(static_cast<size_t>(first.size_bytes));
-    const std::optional<utf8proc_int32_t> c = cleaned(first.code);
+    const std::optional<utf8proc_int32_t> c = cleaned(first.code, rules);
     if (!c) continue;
     const bool stands_alone = settings.tokenize_chinese_chars && is_cjk_ideograph(*c);
     if (*c == ' ' || stands_alone) end_word();

@@ -26,12 +26,13 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text);
 /// Python's str.strip().
 std::string_view strip(std::string_view text);
 
-/// The basic tokens: \0, U+FFFD and control characters removed, spaces around CJK ideographs
+/// The basic tokens: \0, U+FFFD and control characters removed (by the rules of transformers those
+/// for private use, too), spaces around CJK ideographs
 /// (tokenize_chinese_chars), split at white space, lower-cased (do_lower_case), decomposed (NFD)
 /// and without non-spacing marks (strip_accents), and every punctuation character a token of its
 /// own.
-std::vector<std::string> basic_tokens(std::string_view text,
-                                      const TokenizerSettings& settings = {});
+std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSettings& settings = {},
+                                      TokenizerRules rules = TokenizerRules::kPublished);
 
 /// Whether a byte is the first of a character.
 inline bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }

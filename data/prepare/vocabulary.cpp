@@ -1,10 +1,11 @@
 #include "data/prepare/vocabulary.h"
 
 #include <algorithm>
-#include <optional>
+#include <array>
+#include <filesystem>
 #include <utility>
 
-#include "data/prepare/part_reader.h"
+#include "data/files/hashing.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
 #include "kernels/base/shortened.h"
@@ -14,24 +15,30 @@ namespace {
 
 constexpr int64_t kMostWordpieces = 32768;
 
+bool is_of_transformers(const std::string& path) {
+  return std::filesystem::is_directory(path) || path.ends_with(".json");
+}
+
 }  // namespace
 
 Vocabulary Vocabulary::load(const std::string& path) {
-  std::vector<std::string> wordpieces;
-  LineReader lines(path);
-  while (std::optional<std::string_view> line = lines.next()) {
-    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    if (wordpieces.empty() && line->starts_with(kByteOrderMark)) {
-      line->remove_prefix(kByteOrderMark.size());
-    }
-    const std::string_view wordpiece = strip(*line);
-    wordpieces.emplace_back(wordpiece.empty() ? *line : wordpiece);
-  }
-  return Vocabulary(std::move(wordpieces), path);
+  if (is_of_transformers(path)) return Vocabulary(read_tokenizer_files(path));
+  return Vocabulary(read_vocab_lines(path), path);
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
     : wordpieces_(std::move(wordpieces)) {
+  index(origin, TransformersTokens().special);
+}
+
+Vocabulary::Vocabulary(TokenizerFiles files)
+    : wordpieces_(std::move(files.wordpieces)),
+      rules_(TokenizerRules::kTransformers),
+      added_tokens_(std::move(files.tokens.added)) {
+  index(files.path, files.tokens.special);
+}
+
+void Vocabulary::index(const std::string& origin, const std::array<std::string, 5>& special_names) {
   if (size() > kMostWordpieces) {
     fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostWordpieces,
          ", because shards store ids as int16; give a smaller vocabulary");
@@ -54,23 +61,31 @@ Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
     longest_wordpiece_bytes_ =
         std::max(longest_wordpiece_bytes_, static_cast<int64_t>(text.size()));
   }
-  const auto special = [&](const char* name) {
-    const TokenId id = find_start(name);
-    if (id < 0) {
-      fail(ExitCode::kData, origin, ": no ", name, " among its ", size(),
-           " wordpieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");
-    }
-    return id;
-  };
-  special_ = SpecialTokens{.pad = special("[PAD]"),
-                           .unknown = special("[UNK]"),
-                           .classify = special("[CLS]"),
-                           .separator = special("[SEP]"),
-                           .mask = special("[MASK]")};
-  if (special_.pad != 0) {
-    fail(ExitCode::kData, origin, ", line ", special_.pad + 1,
-         ": [PAD] is here, want it in line 1, because shards are padded with id 0");
+  std::array<TokenId, 5> special{};
+  for (size_t i = 0; i < special.size(); ++i) {
+    special[i] = find_start(special_names[i]);
+    if (special[i] >= 0) continue;
+    fail(ExitCode::kData, origin, ": no ", special_names[i], " among its ", size(),
+         " wordpieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");
   }
+  special_ = SpecialTokens{.pad = special[0],
+                           .unknown = special[1],
+                           .classify = special[2],
+                           .separator = special[3],
+                           .mask = special[4]};
+  for (const AddedToken& token : added_tokens_) {
+    if (!token.is_wordpiece) starts_.erase(token.text);
+  }
+}
+
+std::string vocabulary_sha256(const std::string& path) {
+  if (!is_of_transformers(path)) return sha256_of_file(path);
+  Digest digest("SHA256");
+  for (const std::string& wordpiece : read_tokenizer_files(path).wordpieces) {
+    digest.update(wordpiece);
+    digest.update("\n");
+  }
+  return digest.finish();
 }
 
 }  // namespace bertha

@@ -7,7 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "data/files/tokenizer_settings.h"
 #include "data/format/sample.h"
+#include "data/prepare/tokenizer_files.h"
 
 namespace bertha {
 
@@ -18,7 +20,7 @@ struct StringHash {
 };
 
 struct SpecialTokens {
-  TokenId pad = 0;  // always 0: shards pad with it, and label 0 means "not masked"
+  TokenId pad = 0;
   TokenId unknown = 0;
   TokenId classify = 0;
   TokenId separator = 0;
@@ -29,19 +31,25 @@ struct SpecialTokens {
 /// nothing but white space, such as U+2028, has an id too; no text contains it.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, invalid UTF-8, an empty
-///           line, a wordpiece given twice, more than 32,768 wordpieces (ids are int16), [PAD] not
-///           first, [UNK], [CLS], [SEP] or [MASK] missing.
+///           line, a wordpiece given twice, more than 32,768 wordpieces (ids are int16), a special
+///           token missing.
 class Vocabulary {
  public:
-  /// One wordpiece per line, lines ended by \n or \r\n; white space around it is removed.
+  /// A file of wordpieces (read_vocab_lines()), or a Hugging Face folder or tokenizer.json
+  /// (read_tokenizer_files()).
   static Vocabulary load(const std::string& path);
   /// `origin` is the name that messages use.
   Vocabulary(std::vector<std::string> wordpieces, std::string origin);
+  explicit Vocabulary(TokenizerFiles files);
 
   int64_t size() const { return static_cast<int64_t>(wordpieces_.size()); }
   const std::string& wordpiece(int64_t id) const { return wordpieces_[static_cast<size_t>(id)]; }
   const SpecialTokens& special() const { return special_; }
   int64_t longest_wordpiece_bytes() const { return longest_wordpiece_bytes_; }
+  /// Those of transformers for its folders and files, else the published ones.
+  TokenizerRules rules() const { return rules_; }
+  /// Tokens that those rules find in the text itself, longer ones first; none by the published ones.
+  const std::vector<AddedToken>& added_tokens() const { return added_tokens_; }
 
   /// The id of a wordpiece at the start of a word, or of `##wordpiece` inside one; -1 when there is
   /// none.
@@ -51,6 +59,8 @@ class Vocabulary {
   }
 
  private:
+  void index(const std::string& origin, const std::array<std::string, 5>& special_names);
+
   using Map = std::unordered_map<std::string, TokenId, StringHash, std::equal_to<>>;
 
   static TokenId find(const Map& map, std::string_view wordpiece) {
@@ -63,6 +73,12 @@ class Vocabulary {
   Map continuations_;
   SpecialTokens special_;
   int64_t longest_wordpiece_bytes_ = 0;
+  TokenizerRules rules_ = TokenizerRules::kPublished;
+  std::vector<AddedToken> added_tokens_;
 };
+
+/// SHA-256 of a vocabulary, by which data and model are compared: of the file, or of the file that
+/// has the wordpieces of a folder or tokenizer.json line by line.
+std::string vocabulary_sha256(const std::string& path);
 
 }  // namespace bertha

@@ -39,27 +39,31 @@ class WordpieceCache {
 };
 
 /// BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
-/// words; a word of more than 200 characters, or with a part that no wordpiece matches, is [UNK].
-/// Special tokens written in the text are text.
+/// words; a word that is too long, or with a part that no wordpiece matches, is [UNK]. By the
+/// published rules words have up to 200 characters, and special tokens written in the text are
+/// text; by those of transformers, which the vocabulary asks for, words have up to 100, and added
+/// and special tokens are found in the text.
 ///
 /// Needs     valid UTF-8. The vocabulary must outlive the tokenizer.
 /// Threads   one object per thread (it has a cache).
-/// Source    BERT tokenization.py as the MLPerf reference has it.
+/// Source    BERT tokenization.py as the MLPerf reference has it; transformers, BertTokenizer.
 class WordPieceTokenizer {
  public:
   static constexpr int64_t kMostCharactersPerWord = 200;
+  static constexpr int64_t kMostCharactersOfTransformers = 100;
 
-  explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {})
-      : vocabulary_(vocabulary), settings_(settings) {}
+  explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {});
 
   /// Appends the ids of one line's wordpieces.
   void append_ids(std::string_view line, std::vector<TokenId>& ids);
 
  private:
+  void append_plain_text(std::string_view text, std::vector<TokenId>& ids);
   void append_word(std::string_view word, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;
   TokenizerSettings settings_;
+  std::string added_first_bytes_;  // of the added tokens, in both cases
   WordpieceCache cache_;
 };
 

@@ -13,12 +13,14 @@
 #include "data/prepare/wordpiece.h"
 #include "data/random/python_random.h"
 #include "kernels/base/error.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
@@ -53,10 +55,10 @@ Vocabulary published_vocabulary() {
 
 Words wordpieces(const Vocabulary& vocabulary, const std::string& line) {
   WordPieceTokenizer tokenizer(vocabulary);
-  std::vector<int16_t> ids;
+  std::vector<TokenId> ids;
   tokenizer.append_ids(line, ids);
   Words words;
-  for (const int16_t id : ids) words.push_back(vocabulary.wordpiece(id));
+  for (const TokenId id : ids) words.push_back(vocabulary.wordpiece(id));
   return words;
 }
 
@@ -226,7 +228,7 @@ TEST(WordPieceTest, RandomStringsHaveTheIdsThatOtherProgramsGiveThem) {
         for (int64_t n = random.randbelow(12); n > 0; --n) {
           line += parts[static_cast<size_t>(random.randbelow(std::ssize(parts)))];
         }
-        std::vector<int16_t> ids;
+        std::vector<TokenId> ids;
         tokenizer.append_ids(line, ids);
         for (size_t k = 0; k < ids.size(); ++k) text += concat(k > 0 ? " " : "", ids[k]);
         text += "\n";
@@ -236,6 +238,70 @@ TEST(WordPieceTest, RandomStringsHaveTheIdsThatOtherProgramsGiveThem) {
     }
   }
   EXPECT_EQ(golden["lists"].size(), 5u);
+}
+
+std::string golden_folder(const std::string& name) {
+  return std::string(kSourceDir) + "/tests/golden/tokenizer_folders/" + name;
+}
+
+// make_tokenizer_folders.py says what the texts are.
+TEST(WordPieceTest, AHuggingFaceFolderGivesTheIdsThatTransformersGives) {
+  for (const std::string name : {"cased", "uncased"}) {
+    const Vocabulary vocabulary = Vocabulary::load(golden_folder(name));
+    EXPECT_EQ(vocabulary.rules(), TokenizerRules::kTransformers);
+    WordPieceTokenizer tokenizer(vocabulary, read_tokenizer_settings(golden_folder(name)));
+    std::ifstream file(golden_folder(name) + "/texts.json");
+    const auto texts = nlohmann::json::parse(file);
+    for (const auto& text : texts) {
+      std::vector<TokenId> ids;
+      tokenizer.append_ids(text["text"].get<std::string>(), ids);
+      EXPECT_EQ(ids, text["ids"].get<std::vector<TokenId>>()) << name << ": " << text["text"];
+    }
+    EXPECT_EQ(texts.size(), 17u);
+  }
+}
+
+TEST(WordPieceTest, AddedTokensOfAnOlderFolderAreFoundInTheText) {
+  const Vocabulary vocabulary = Vocabulary::load(golden_folder("cased-slow"));
+  EXPECT_EQ(vocabulary.size(), Vocabulary::load(golden_folder("cased")).size());
+  EXPECT_EQ(vocabulary_sha256(golden_folder("cased-slow")),
+            vocabulary_sha256(golden_folder("cased")));
+  EXPECT_THAT(wordpieces(vocabulary, "a newdrug[SEP]heart"),
+              ElementsAre("a", "newdrug", "[SEP]", "heart"));
+}
+
+TEST(WordPieceTest, TheHashOfAFolderIsThatOfItsPlainVocabulary) {
+  const TempFolder folder;
+  const std::string file = folder.write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\n[MASK]\n[PAD]\na\n");
+  EXPECT_EQ(vocabulary_sha256(folder.path()), vocabulary_sha256(file));
+  EXPECT_EQ(Vocabulary::load(folder.path()).special().pad, 4);
+}
+
+TEST(WordPieceTest, SpecialTokensHaveTheNamesThatTheFolderGivesThem) {
+  const TempFolder folder;
+  folder.write("vocab.txt", "<unk>\n<s>\n</s>\n<pad>\n<mask>\na\n");
+  folder.write("special_tokens_map.json",
+               R"({"unk_token": "<unk>", "cls_token": {"content": "<s>"}, "sep_token": "</s>",
+                   "pad_token": "<pad>", "mask_token": "<mask>"})");
+  const Vocabulary vocabulary = Vocabulary::load(folder.path());
+  EXPECT_EQ(vocabulary.special().classify, 1);
+  EXPECT_THAT(wordpieces(vocabulary, "a <mask>b"), ElementsAre("a", "<mask>", "<unk>"));
+}
+
+TEST(WordPieceTest, ATokenizerOfAnotherKindIsNamed) {
+  const auto message = [](const std::string& json) {
+    const TempFolder folder;
+    const std::string path = folder.write("tokenizer.json", json);
+    return error_of([&] { Vocabulary::load(path); });
+  };
+  EXPECT_THAT(message(R"({"model": {"type": "BPE"}, "normalizer": {"type": "BertNormalizer"}})"),
+              AllOf(HasSubstr("model"), HasSubstr("BPE"), HasSubstr("WordPiece")));
+  EXPECT_THAT(message(R"({"model": {"type": "WordPiece"}, "normalizer": {"type": "NFKC"}})"),
+              AllOf(HasSubstr("normalizer"), HasSubstr("BertNormalizer")));
+  EXPECT_THAT(message("{"), HasSubstr("tokenizer.json"));
+  const TempFolder empty;
+  EXPECT_THAT(error_of([&] { Vocabulary::load(empty.path()); }),
+              HasSubstr("neither vocab.txt nor tokenizer.json"));
 }
 
 TEST(WordPieceTest, SpecialTokensInTheTextAreText) {
@@ -258,13 +324,13 @@ TEST(WordPieceTest, AWordOfMoreThan200CharactersIsUnknown) {
 TEST(WordPieceTest, TheCacheForgetsWithoutChangingResults) {
   const Vocabulary vocabulary = published_vocabulary();
   WordPieceTokenizer tokenizer(vocabulary);
-  std::vector<int16_t> ids;
+  std::vector<TokenId> ids;
   // More different words than the cache holds, each asked twice.
   for (int64_t word = 0; word < 600'000; ++word) {
     ids.clear();
     const std::string text = concat("x", word, " want want");
     tokenizer.append_ids(text, ids);
-    ASSERT_EQ(ids, (std::vector<int16_t>{1, 5, 5})) << text;
+    ASSERT_EQ(ids, (std::vector<TokenId>{1, 5, 5})) << text;
   }
 }
 
@@ -280,9 +346,9 @@ TEST(WordPieceTest, RandomBytesThatAreUtf8NeverFail) {
     }
     if (first_invalid_utf8(bytes)) continue;
     ++num_valid;
-    std::vector<int16_t> ids;
+    std::vector<TokenId> ids;
     tokenizer.append_ids(strip(bytes), ids);
-    for (const int16_t id : ids) ASSERT_LT(id, vocabulary.size());
+    for (const TokenId id : ids) ASSERT_LT(id, vocabulary.size());
   }
   EXPECT_GT(num_valid, 5'000);
 }

@@ -1,0 +1,206 @@
+#include "data/prepare/tokenizer_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "data/files/json_file.h"
+#include "data/prepare/part_reader.h"
+#include "data/prepare/unicode_text.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int64_t kMostIds = 1 << 20;  // far above every BERT vocabulary
+
+// The fields that name the special tokens, in the order of TransformersTokens::special.
+constexpr std::array kSpecialFields = {"pad_token", "unk_token", "cls_token", "sep_token",
+                                       "mask_token"};
+
+/// Calls `use` with the JSON of a file of the folder, unless there is no such file.
+template <class Use>
+void with_json(const fs::path& path, const Use& use) {
+  if (!fs::exists(path)) return;
+  const std::string name = path.string();
+  try {
+    const Json root = parse_json(read_text_file(name));
+    use(root, JsonField(name, root));
+  } catch (const Json::exception& error) {
+    fail(ExitCode::kData, name, ": is not what transformers writes (", error.what(),
+         "); save the tokenizer again");
+  }
+}
+
+/// A token is written as its text or as an object with the field "content".
+std::string text_of(const Json& token) {
+  return token.is_object()   ? token.value("content", "")
+         : token.is_string() ? token.get<std::string>()
+                             : "";
+}
+
+AddedToken added_token(const Json& token, int64_t id) {
+  const bool is_special = token.value("special", false);
+  return {.text = token.value("content", ""),
+          .id = static_cast<TokenId>(id),
+          .single_word = token.value("single_word", false),
+          .normalized = token.value("normalized", !is_special)};
+}
+
+class FilesReader {
+ public:
+  explicit FilesReader(const fs::path& folder) : folder_(folder) {}
+
+  TokenizerFiles read() {
+    for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+      with_json(folder_ / name, [&](const Json& root, const JsonField&) { read_names(root); });
+    }
+    const fs::path fast = folder_ / "tokenizer.json";
+    files_.path = (fs::exists(fast) ? fast : folder_ / "vocab.txt").string();
+    if (fs::exists(fast)) {
+      with_json(fast, [&](const Json& root, const JsonField& file) { read_fast(root, file); });
+    } else if (fs::exists(files_.path)) {
+      files_.wordpieces = read_vocab_lines(files_.path);
+      read_added();
+    } else {
+      fail(ExitCode::kData, folder_.string(),
+           ": has neither vocab.txt nor tokenizer.json, so no text can be read for this model; "
+           "copy them here from where the model comes from");
+    }
+    for (size_t id = 0; id < files_.wordpieces.size(); ++id) {
+      if (files_.wordpieces[id].empty()) files_.wordpieces[id] = concat("[no token ", id, "]");
+    }
+    add_special();
+    return std::move(files_);
+  }
+
+ private:
+  void read_names(const Json& root) {
+    for (size_t i = 0; i < kSpecialFields.size(); ++i) {
+      if (!root.contains(kSpecialFields[i])) continue;
+      const std::string text = text_of(root[kSpecialFields[i]]);
+      if (!text.empty()) files_.tokens.special[i] = text;
+    }
+  }
+
+  /// Returns whether the id had that text before.
+  bool place(const JsonField& where, const std::string& text, int64_t id) {
+    const auto at = static_cast<size_t>(id);
+    if (at >= files_.wordpieces.size()) files_.wordpieces.resize(at + 1);
+    std::string& held = files_.wordpieces[at];
+    if (!held.empty() && held != text) where.wrong(concat("another id: \"", held, "\" has ", id));
+    const bool is_known = !held.empty();
+    held = text;
+    return is_known;
+  }
+
+  void add(const AddedToken& token, bool is_wordpiece) {
+    std::erase_if(files_.tokens.added, [&](const AddedToken& old) { return old.id == token.id; });
+    files_.tokens.added.push_back(token);
+    files_.tokens.added.back().is_wordpiece = is_wordpiece;
+  }
+
+  void read_fast(const Json& root, const JsonField& file) {
+    const auto expect = [&](const char* part, const char* type) {
+      if (file[part].contains("type") && root[part]["type"] == type) return;
+      file[part].wrong(concat("one of type ", type,
+                              ", as BERT's tokenizer has; a text that another "
+                              "tokenizer reads can be given as ids (--ids)"));
+    };
+    expect("model", "WordPiece");
+    expect("normalizer", "BertNormalizer");
+    const JsonField model = file["model"];
+    if (root["model"].value("continuing_subword_prefix", "##") != "##") {
+      model["continuing_subword_prefix"].wrong("##");
+    }
+    model["vocab"].for_each_key([&](const std::string& text, const JsonField& id) {
+      place(id, text, id.integer(0, kMostIds));
+    });
+    if (!root.contains("added_tokens")) return;
+    size_t next = 0;
+    file["added_tokens"].for_each([&](const JsonField& token) {
+      const int64_t id = token["id"].integer(0, kMostIds);
+      const bool is_known = place(token, token["content"].text(), id);
+      add(added_token(root["added_tokens"][next++], id), is_known);
+    });
+  }
+
+  /// Tokens that are not in vocab.txt, by the file of either age.
+  void read_added() {
+    with_json(folder_ / "added_tokens.json", [&](const Json&, const JsonField& file) {
+      file.for_each_key([&](const std::string& text, const JsonField& number) {
+        const int64_t id = number.integer(0, kMostIds);
+        const bool is_known = place(number, text, id);
+        add({.text = text, .id = static_cast<TokenId>(id), .normalized = true}, is_known);
+      });
+    });
+    with_json(folder_ / "tokenizer_config.json", [&](const Json& root, const JsonField& file) {
+      if (!root.contains("added_tokens_decoder")) return;
+      file["added_tokens_decoder"].for_each_key(
+          [&](const std::string& key, const JsonField& token) {
+            const std::optional<int64_t> id = id_of(key);
+            if (!id) token.wrong(concat("an id from 0 to ", kMostIds, " as its name"));
+            const auto is_same = [&](const AddedToken& old) { return old.id == *id; };
+            const auto old = std::ranges::find_if(files_.tokens.added, is_same);
+            const bool was_added = old != files_.tokens.added.end() && !old->is_wordpiece;
+            const bool is_known = place(token, token["content"].text(), *id) && !was_added;
+            add(added_token(root["added_tokens_decoder"][key], *id), is_known);
+          });
+    });
+  }
+
+  static std::optional<int64_t> id_of(const std::string& key) {
+    if (key.empty() || key.size() > 7 || !std::ranges::all_of(key, is_digit)) return std::nullopt;
+    const int64_t id = std::stoll(key);
+    return id <= kMostIds ? std::optional(id) : std::nullopt;
+  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  /// Special tokens are found in the text although no file lists them among the added ones.
+  void add_special() {
+    for (const std::string& text : files_.tokens.special) {
+      const auto listed = [&](const AddedToken& token) { return token.text == text; };
+      if (std::ranges::any_of(files_.tokens.added, listed)) continue;
+      const auto found = std::ranges::find(files_.wordpieces, text);
+      if (found == files_.wordpieces.end()) continue;  // whoever needs it reports it
+      add({.text = text, .id = static_cast<TokenId>(found - files_.wordpieces.begin())}, true);
+    }
+    // The longest of those that begin at the same place is the one that is found.
+    std::ranges::stable_sort(files_.tokens.added, [](const AddedToken& a, const AddedToken& b) {
+      return a.text.size() > b.text.size();
+    });
+    std::erase_if(files_.tokens.added, [](const AddedToken& token) { return token.text.empty(); });
+  }
+
+  fs::path folder_;
+  TokenizerFiles files_;
+};
+
+}  // namespace
+
+TokenizerFiles read_tokenizer_files(const std::string& folder_or_json) {
+  const fs::path path(folder_or_json);
+  if (!fs::exists(path)) fail(ExitCode::kData, folder_or_json, ": no such file or folder");
+  return FilesReader(fs::is_directory(path) ? path : path.parent_path()).read();
+}
+
+std::vector<std::string> read_vocab_lines(const std::string& path) {
+  std::vector<std::string> lines;
+  LineReader reader(path);
+  while (std::optional<std::string_view> line = reader.next()) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (lines.empty() && line->starts_with(kByteOrderMark)) {
+      line->remove_prefix(kByteOrderMark.size());
+    }
+    const std::string_view text = strip(*line);
+    lines.emplace_back(text.empty() ? *line : text);
+  }
+  return lines;
+}
+
+}  // namespace bertha
