@@ -132,6 +132,13 @@ void check_optimizer(const Config& config, std::vector<std::string>& errors) {
                " finds no spike with optimizer.clip = before, which limits each rank's norm before "
                "it is known; write optimizer.clip: after"));
   }
+  const bool is_wsd = config.optimizer.schedule == Schedule::kWsd;
+  if (is_wsd != (config.optimizer.decay_steps > 0)) {
+    errors.push_back(concat("optimizer.decay_steps = ", config.optimizer.decay_steps,
+                            " with optimizer.schedule = ", word_of(config.optimizer.schedule),
+                            is_wsd ? "; write the number of steps over which the rate falls"
+                                   : "; only wsd has a decay of its own: write schedule: wsd"));
+  }
   if (spike == SpikeRule::kRewind && config.checkpoint.every_steps == 0) {
     errors.push_back(
         "optimizer.gradient_spike = rewind goes back to checkpoints, and "
@@ -143,10 +150,18 @@ void check_optimizer(const Config& config, std::vector<std::string>& errors) {
 void check_division(const Config& config, std::vector<std::string>& errors) {
   if (config.mlperf.division != Division::kClosed) return;
   if (config.data.synthetic || config.train.overfit_one_batch) return;  // their logs say open
-  if (!config.optimizer.trust_ratio) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.name != OptimizerName::kLamb) {
     errors.push_back(
-        "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
-        "mlperf.division: open");
+        concat("optimizer.name = ", word_of(optimizer.name),
+               " is not the optimizer of the closed division; write mlperf.division: open"));
+  }
+  const bool is_published =
+      optimizer.schedule == Schedule::kPolynomial || optimizer.schedule == Schedule::kLinear;
+  if (!is_published || optimizer.final_fraction > 0) {
+    errors.push_back(
+        "optimizer.schedule and optimizer.final_fraction are not those of the closed division, "
+        "whose learning rate falls to zero by a power; write mlperf.division: open");
   }
   if (config.optimizer.gradient_spike != SpikeRule::kWarn) {
     errors.push_back(
@@ -210,7 +225,9 @@ std::vector<std::string> config_remarks(const Config& config) {
                              "optimizer.base_learning_rate; optimizer.warmup_steps is ",
                              optimizer.warmup_steps));
   }
-  if (run.schedule_steps < run.last_step) {
+  const bool ends_at_zero =
+      optimizer.schedule != Schedule::kConstant && optimizer.final_fraction == 0;
+  if (run.schedule_steps < run.last_step && ends_at_zero) {
     remarks.push_back(concat("the learning rate is zero for the last ",
                              run.last_step - run.schedule_steps,
                              " steps; optimizer.schedule_steps is ", run.schedule_steps));

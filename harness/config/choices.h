@@ -41,6 +41,22 @@ constexpr auto words(ComputeBackend) { return make_words("auto", "cpu", "cuda");
 enum class Precision : uint8_t { kAuto, kFp32, kBf16, kFp16, kFp8 };
 constexpr auto words(Precision) { return make_words("auto", "fp32", "bf16", "fp16", "fp8"); }
 
+/// Of optimizer.name: AdamW is LAMB without the trust ratio.
+enum class OptimizerName : uint8_t { kLamb, kAdamw };
+constexpr auto words(OptimizerName) { return make_words("lamb", "adamw"); }
+
+/// How the learning rate goes from optimizer.base_learning_rate to its end.
+enum class Schedule : uint8_t {
+  kPolynomial,  // the published one
+  kLinear,      // polynomial of degree 1
+  kCosine,
+  kConstant,
+  kWsd,  // warm-up, stable, decay: constant, then linear over optimizer.decay_steps
+};
+constexpr auto words(Schedule) {
+  return make_words("polynomial", "linear", "cosine", "constant", "wsd");
+}
+
 /// When gradients are clipped, relative to the reduction over ranks.
 enum class ClipTime : uint8_t { kAfter, kBefore };
 constexpr auto words(ClipTime) { return make_words("after", "before"); }

@@ -48,6 +48,7 @@ struct TrainConfig {
   int64_t accumulation_steps = 1;    // micro-batches per rank and step
   int64_t max_steps = 6700;          // 0 = evaluate and save only
   int64_t max_samples = 0;           // 0 = no limit
+  double max_epochs = 0;             // 0 = no limit
   double time_limit_minutes = 0;     // 0 = none; at the limit: save, exit 75
   double target_accuracy = 0.720;    // 0 = train to the end
   double target_times_constant = 0;  // the target is also at least this many times the score of
@@ -66,12 +67,18 @@ struct TrainConfig {
   int64_t threads_per_rank = 0;            // 0 = cores of the node / ranks on it
 };
 
+inline constexpr double kAdamwLearningRate = 1e-4;
+
 struct OptimizerConfig {
-  double base_learning_rate = 4.25e-4;
+  OptimizerName name = OptimizerName::kLamb;
+  double base_learning_rate = 4.25e-4;  // with adamw kAdamwLearningRate
   int64_t warmup_steps = 0;
   int64_t start_warmup_step = 0;
   int64_t schedule_steps = 0;  // 0 = train.max_steps
-  double decay_degree = 1.0;
+  Schedule schedule = Schedule::kPolynomial;
+  double decay_degree = 1.0;    // of polynomial
+  double final_fraction = 0.0;  // of the base rate, at the end of the schedule
+  int64_t decay_steps = 0;      // of wsd
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-6;
@@ -80,7 +87,6 @@ struct OptimizerConfig {
   ClipTime clip = ClipTime::kAfter;
   SpikeRule gradient_spike = SpikeRule::kWarn;
   DecayRule decay_rule = DecayRule::kReference;
-  bool trust_ratio = true;  // false = AdamW
   LossScaling loss_scale = LossScaling::kOff;
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
@@ -98,7 +104,7 @@ struct EvalConfig {
 struct CheckpointConfig {
   std::string resume = "auto";  // auto: newest complete checkpoint of the run folder; never; PATH
   std::string init = "";        // weights to start from: folder, file or TensorFlow prefix
-  MissingHeads init_missing_heads = MissingHeads::kRefuse;
+  MissingHeads init_missing_heads = MissingHeads::kFresh;
   StatedDifferences init_differences = StatedDifferences::kRefuse;
   int64_t every_steps = 0;       // 0 = only at the end and on signals
   int64_t keep = 2;              // newest complete checkpoints kept
@@ -131,7 +137,7 @@ struct CudaConfig {
 struct MlperfConfig {
   std::string submission_org = "bertha";
   std::string submission_platform = "reference";
-  Division division = Division::kClosed;
+  Division division = Division::kOpen;
   SubmissionStatus status = SubmissionStatus::kResearch;
   bool cache_cleared = false;  // by whoever starts the run, which needs root
 };

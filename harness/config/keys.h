@@ -64,7 +64,10 @@ const std::vector<Key>& config_keys();
 /// The row of `path`, or null.
 const Key* find_key(std::string_view path);
 
-/// What serves instead of a key of earlier versions, which is read and ignored; "" for others.
+/// The key of earlier versions that optimizer.name replaces.
+inline constexpr std::string_view kTrustRatio = "optimizer.trust_ratio";
+/// What serves instead of a key of earlier versions, which is read and, but for kTrustRatio,
+/// ignored; "" for others.
 std::string_view retired_key(std::string_view path);
 
 /// nearest_word() over the paths of all keys; the last part alone ("seed") finds its key, and a

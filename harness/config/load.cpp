@@ -130,7 +130,7 @@ class Loader {
   void read_includes(const File& file, const YAML::Node& include);
   void read_map(File& file, const YAML::Node& map, const std::string& prefix);
   void read_value(const std::string& where, const Key& key, const YAML::Node& value);
-  bool is_retired(const std::string& where, const std::string& path);
+  bool is_retired(const std::string& where, const std::string& path, const std::string& value);
   void refuse_key(const std::string& where, const std::string& path);
   void refuse_value(const std::string& where, const Key& key, const std::string& wrong);
   void report_contradictions();
@@ -303,7 +303,8 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
                            ", want a section of lines such as \"seed: 1\", with a blank behind the "
                            "colon"));
     } else if (!section) {
-      if (!is_retired(where, path)) refuse_key(where, path);
+      const std::string value = entry.second.IsScalar() ? entry.second.Scalar() : "";
+      if (!is_retired(where, path, value)) refuse_key(where, path);
     }
   }
   if (!prefix.empty()) return;
@@ -312,11 +313,21 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
   }
 }
 
-bool Loader::is_retired(const std::string& where, const std::string& path) {
+bool Loader::is_retired(const std::string& where, const std::string& path,
+                        const std::string& value) {
   const std::string_view instead = retired_key(path);
   if (instead.empty()) return false;
-  if (warns_)
-    log_line(LogLevel::kWarning, concat(where, ": ", path, " does nothing any more: ", instead));
+  if (path == kTrustRatio) {
+    const bool is_adamw = value == "false";
+    if (!is_adamw && value != "true") {
+      report(where, concat(path, ": found \"", shortened(value),
+                           "\", want true or false; better: ", instead));
+      return true;
+    }
+    loaded_.config.optimizer.name = is_adamw ? OptimizerName::kAdamw : OptimizerName::kLamb;
+    loaded_.origins["optimizer.name"] = where;
+  }
+  if (warns_) log_line(LogLevel::kWarning, concat(where, ": ", path, " is gone: ", instead));
   return true;
 }
 
@@ -351,12 +362,12 @@ void Loader::apply(const Override& given) {
     return;
   }
   const std::string path = given.assignment.substr(0, equals);
+  const std::string text = given.assignment.substr(equals + 1);
   const Key* const key = find_key(path);
   if (key == nullptr) {
-    if (!is_retired(given.spelled, path)) refuse_key(given.spelled, path);
+    if (!is_retired(given.spelled, path, text)) refuse_key(given.spelled, path);
     return;
   }
-  const std::string text = given.assignment.substr(equals + 1);
   if (const std::string wrong = assign(*key, text, loaded_.config); !wrong.empty()) {
     refuse_value(given.spelled, *key, wrong);
     return;
@@ -392,6 +403,11 @@ LoadedConfig Loader::finish() {
       if (errors_.size() > kMostErrors) text += "\n  ...";
     }
     fail(ExitCode::kUsage, text);
+  }
+  OptimizerConfig& optimizer = loaded_.config.optimizer;
+  const bool is_adamw = optimizer.name == OptimizerName::kAdamw;
+  if (is_adamw && !loaded_.origins.contains("optimizer.base_learning_rate")) {
+    optimizer.base_learning_rate = kAdamwLearningRate;
   }
   for (const Key& key : config_keys()) loaded_.origins.emplace(key.path, kDefaultOrigin);
   return std::move(loaded_);

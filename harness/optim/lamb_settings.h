@@ -13,6 +13,9 @@ bool clips_before_reduction(const OptimizerConfig& config);
 /// 1 unless the loss scale is dynamic.
 float initial_loss_scale(const OptimizerConfig& config);
 
+/// The learning rate of every update. Needs and remarks as below.
+LrSchedule learning_rate_schedule(const OptimizerConfig& config, int64_t schedule_steps);
+
 /// What the configuration means for LambPrepare. As published, start_warmup_step has no effect
 /// without a warm-up.
 ///

@@ -211,7 +211,7 @@ void Optimizer::apply(const View& master, const View& update, const View& model_
                             .norms = norms_,
                             .state = state_,
                             .segments = segments,
-                            .trust_ratio = config_.trust_ratio});
+                            .trust_ratio = config_.name == OptimizerName::kLamb});
 }
 
 /// The weights of a bucket are gathered while those of the next ones are computed.

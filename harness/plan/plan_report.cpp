@@ -92,10 +92,15 @@ void add_schedule(const PlanFacts& facts, Report& report) {
   const Config& config = facts.request.config;
   const RunPlan& run = facts.cost.run;
   report.line("\nschedule");
-  report.row("learning rate", "{}, {} warm-up steps from step {}, zero at step {}",
+  const double end = config.optimizer.final_fraction;
+  report.row("learning rate", "{}, {} warm-up steps from step {}, {}",
              value_text(*find_key("optimizer.base_learning_rate"), config),
              config.optimizer.warmup_steps, config.optimizer.start_warmup_step,
-             grouped_text(run.schedule_steps));
+             config.optimizer.schedule == Schedule::kConstant
+                 ? std::string("then constant")
+                 : fmt::format("{} to {} at step {}", word_of(config.optimizer.schedule),
+                               end > 0 ? fmt::format("{:g} of it", end) : "zero",
+                               grouped_text(run.schedule_steps)));
   for (const std::string& remark : config_remarks(config)) report.row("note", "{}", remark);
   if (config.train.target_accuracy > 0) {
     report.row("target", "masked-token accuracy {:.3f}", config.train.target_accuracy);

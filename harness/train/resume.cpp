@@ -246,7 +246,7 @@ std::string learning_rate_change(const Config& config, const LambState& lamb) {
   const int64_t last = lamb.successful_steps - 1;
   if (last < 0) return "";
   const LrSchedule schedule =
-      lamb_prepare_rules(config.optimizer, make_run_plan(config).schedule_steps).schedule;
+      learning_rate_schedule(config.optimizer, make_run_plan(config).schedule_steps);
   const double was = lamb.learning_rate, would_be = scheduled_learning_rate(schedule, last);
   constexpr double kRounding = 1e-4;  // far above f32's, far below a change worth a word
   if (std::abs(was - would_be) <= kRounding * std::max(was, would_be)) return "";

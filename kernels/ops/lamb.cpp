@@ -52,6 +52,8 @@ void validate(const LambPrepare& args) {
   check.finite("schedule.base", rules.schedule.base);
   check.at_least("schedule.total_steps", rules.schedule.total_steps, 1);
   check.at_least("schedule.warmup_steps", rules.schedule.warmup_steps, 0);
+  check.at_least("schedule.tail_steps", rules.schedule.tail_steps, 0);
+  check_not_negative(check, "schedule.floor", rules.schedule.floor);
   check.positive("loss_scale.growth", static_cast<double>(rules.loss_scale.growth));
   check.positive("loss_scale.backoff", static_cast<double>(rules.loss_scale.backoff));
   check.positive("loss_scale.minimum", static_cast<double>(rules.loss_scale.minimum));

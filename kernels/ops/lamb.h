@@ -8,14 +8,23 @@
 namespace bertha {
 
 /// Learning rate of update n (1-based), with t = n - 1 and k = t + 1 - (start == 0 ? 1 : 0):
-/// k - start < warmup ? base (k - start) / (warmup + 1e-6) : base (1 - min(1, k / total))^degree.
-/// Decay is not shifted by the warm-up: the published schedule. Never below zero.
+/// k - start < warmup ? base (k - start) / (warmup + 1e-6) : base (floor + (1 - floor) f), where f
+/// falls from 1 to 0, with x = min(1, k / total):
+///   kPolynomial  (1 - x)^degree, not shifted by the warm-up: the published schedule
+///   kCosine      (1 + cos(pi y)) / 2, y from 0 at the end of the warm-up to 1 at total
+///   kTail        1, and over the last tail_steps before total linearly to 0
+/// Never below zero. A constant rate is kTail with no tail and total beyond the run.
 struct LrSchedule {
+  enum class Decay : uint8_t { kPolynomial, kCosine, kTail };
+
   double base = 0.0;
   int64_t warmup_steps = 0;
   int64_t start_step = 0;  // may be negative: the warm-up began before step 0
   int64_t total_steps = 1;
   double degree = 1.0;
+  Decay decay = Decay::kPolynomial;
+  double floor = 0.0;      // of the base, 0 to 1
+  int64_t tail_steps = 0;  // of kTail
 };
 
 /// Constant 1 when not dynamic. Dynamic: times backoff at every overflow, times growth after

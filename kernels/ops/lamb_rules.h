@@ -11,6 +11,24 @@ namespace bertha {
 // The scalar decisions of an update and the arithmetic of one element: one source for every
 // backend.
 
+/// f of LrSchedule, 1 to 0.
+BERTHA_HOST_DEVICE inline double remaining_rate(const LrSchedule& schedule, int64_t k) {
+  const auto step = static_cast<double>(k);
+  const auto total = static_cast<double>(schedule.total_steps);
+  if (k >= schedule.total_steps) return 0.0;
+  if (schedule.decay == LrSchedule::Decay::kCosine) {
+    constexpr double kPi = 3.14159265358979323846;
+    const auto warm = static_cast<double>(schedule.start_step + schedule.warmup_steps);
+    const double begin = warm < 0.0 ? 0.0 : warm;
+    return step <= begin ? 1.0 : 0.5 * (1.0 + std::cos(kPi * (step - begin) / (total - begin)));
+  }
+  if (schedule.decay == LrSchedule::Decay::kTail) {
+    const auto tail = static_cast<double>(schedule.tail_steps);
+    return total - step >= tail ? 1.0 : (total - step) / tail;
+  }
+  return std::pow(1.0 - step / total, schedule.degree);
+}
+
 /// Learning rate after `successful_steps` updates, see LrSchedule. Zero before a positive
 /// start_step, where the formula would turn negative.
 BERTHA_HOST_DEVICE inline double scheduled_learning_rate(const LrSchedule& schedule,
@@ -23,8 +41,9 @@ BERTHA_HOST_DEVICE inline double scheduled_learning_rate(const LrSchedule& sched
         static_cast<double>(warm) / (static_cast<double>(schedule.warmup_steps) + 1e-6);
     return warm < 0 ? 0.0 : schedule.base * rise;
   }
-  const double done = static_cast<double>(k) / static_cast<double>(schedule.total_steps);
-  return schedule.base * std::pow(done < 1.0 ? 1.0 - done : 0.0, schedule.degree);
+  const double left = remaining_rate(schedule, k);
+  return schedule.base *
+         (schedule.floor == 0.0 ? left : schedule.floor + (1.0 - schedule.floor) * left);
 }
 
 /// min(1, max / (norm + 1e-6)); 1 when max is 0.

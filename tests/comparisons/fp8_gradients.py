@@ -45,7 +45,7 @@ SETTINGS = {
     "train.max_steps": STEPS, "train.target_accuracy": 0, "train.log_every_steps": 1,
     "train.accumulation_steps": 1, "model.hidden_dropout": 0, "model.attention_dropout": 0,
     "optimizer.base_learning_rate": 1e-30, "optimizer.warmup_steps": 0,
-    "optimizer.start_warmup_step": 0, "optimizer.schedule_steps": 0, "optimizer.trust_ratio": "false",
+    "optimizer.start_warmup_step": 0, "optimizer.schedule_steps": 0, "optimizer.name": "adamw",
     "optimizer.beta_1": 0, "optimizer.max_gradient_norm": 0, "optimizer.loss_scale": "off",
     "eval.every_samples": 10**9, "eval.max_samples": 8, "checkpoint.every_steps": 0,
     "checkpoint.resume": "never", "log.tensorboard": "false", "mlperf.division": "open"}

@@ -46,7 +46,7 @@ def refuse_what_differs(settings):
     """This program implements one choice of each of these."""
     for key, wanted in {"train.loss_mean": "global",
                         "model.padded_vocab_in_softmax": "false",
-                        "optimizer.trust_ratio": "true"}.items():
+                        "optimizer.name": "lamb"}.items():
         if settings[key] != wanted:
             sys.exit(f"torch_curve.py: {key} is {settings[key]}, want {wanted}")
     if settings["optimizer.clip"] != "after" and float(settings["optimizer.max_gradient_norm"]) > 0:

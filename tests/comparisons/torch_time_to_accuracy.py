@@ -31,7 +31,7 @@ from torch_curve import read_settings, step_record
 from torch_flat_bert import AdamW, Model, join
 
 WANTED = {"train.loss_mean": "global", "model.padded_vocab_in_softmax": "false",
-          "optimizer.trust_ratio": "false", "optimizer.clip": "after", "train.nsp_weight": "0",
+          "optimizer.name": "adamw", "optimizer.clip": "after", "train.nsp_weight": "0",
           "model.hidden_dropout": "0", "model.attention_dropout": "0", "optimizer.loss_scale": "off",
           "eval.start_samples": "0"}
 WARM_UP_BATCHES = 4

@@ -12,7 +12,7 @@ from script_case import ScriptCase
 from small_data import make_small_data, must
 
 BERTHA = sys.argv[1]
-RECIPE = ["train.nsp_weight=0", "optimizer.trust_ratio=false", "optimizer.base_learning_rate=3e-3",
+RECIPE = ["train.nsp_weight=0", "optimizer.name=adamw", "optimizer.base_learning_rate=3e-3",
           "mlperf.division=open"]
 
 

@@ -102,7 +102,7 @@ class Synthetic(EndToEnd):
 
 
 class OneBatch(EndToEnd):
-    ADAMW = dict(optimizer__trust_ratio=False, optimizer__schedule_steps=10**6,
+    ADAMW = dict(optimizer__name="adamw", optimizer__schedule_steps=10**6,
                  eval__every_samples=10**9)
 
     def overfit(self, folder, last, ranks=0, **changes):

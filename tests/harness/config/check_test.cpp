@@ -49,7 +49,8 @@ TEST(ConfigRemarks, AScheduleThatEndsBeforeTheRunIsRemarked) {
 
 TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipping) {
   const std::string skip = "optimizer.gradient_spike=skip", open = "mlperf.division=open";
-  EXPECT_NE(contradiction({skip}).find("mlperf.division: open"), std::string::npos);
+  EXPECT_NE(contradiction({skip, "mlperf.division=closed"}).find("mlperf.division: open"),
+            std::string::npos);
   EXPECT_EQ(contradiction({skip, open}), "no error");
   EXPECT_NE(contradiction({skip, open, "optimizer.clip=before"}).find("optimizer.clip: after"),
             std::string::npos);
@@ -96,9 +97,11 @@ TEST(CheckConfig, SyntheticDataExcludeShards) {
 }
 
 TEST(CheckConfig, RunsWhoseLogsSayOpenInAnyCaseMayLeaveTheRules) {
-  EXPECT_NE(contradiction({"optimizer.trust_ratio=false"}), "no error");
-  EXPECT_EQ(contradiction({"optimizer.trust_ratio=false", "data.synthetic=true"}), "no error");
-  EXPECT_EQ(contradiction({"train.nsp_weight=0", "train.overfit_one_batch=true"}), "no error");
+  const std::string closed = "mlperf.division=closed", adamw = "optimizer.name=adamw";
+  EXPECT_NE(contradiction({adamw, closed}), "no error");
+  EXPECT_EQ(contradiction({adamw, closed, "data.synthetic=true"}), "no error");
+  EXPECT_EQ(contradiction({"train.nsp_weight=0", closed, "train.overfit_one_batch=true"}),
+            "no error");
 }
 
 TEST(CheckConfig, CheckpointsThatAreKeptForGoodAreSaved) {
@@ -150,17 +153,41 @@ TEST(CheckConfig, RunNamesAndResumeAreWords) {
             "checkpoint.resume is empty; write auto, never or the path of a checkpoint");
 }
 
-TEST(CheckConfig, TheClosedDivisionHasOneOptimizerAndOneLoss) {
-  EXPECT_EQ(
-      contradiction({"optimizer.trust_ratio=false"}),
-      "optimizer.trust_ratio = false is not LAMB, the optimizer of the closed division; write "
-      "mlperf.division: open");
-  EXPECT_EQ(contradiction({"train.nsp_weight=0.5"}),
+TEST(CheckConfig, TheClosedDivisionHasOneOptimizerScheduleAndLoss) {
+  const std::string closed = "mlperf.division=closed";
+  EXPECT_EQ(contradiction({"optimizer.name=adamw", closed}),
+            "optimizer.name = adamw is not the optimizer of the closed division; write "
+            "mlperf.division: open");
+  EXPECT_EQ(contradiction({"train.nsp_weight=0.5", closed}),
             "train.nsp_weight = 0.5 is not the loss of the closed division; write mlperf.division: "
             "open");
-  EXPECT_EQ(contradiction(
-                {"optimizer.trust_ratio=false", "train.nsp_weight=0.5", "mlperf.division=open"}),
-            "no error");
+  for (const char* other : {"optimizer.schedule=cosine", "optimizer.schedule=constant",
+                            "optimizer.final_fraction=0.1"}) {
+    EXPECT_NE(contradiction({other, closed}).find("learning rate falls to zero"),
+              std::string::npos);
+  }
+  EXPECT_EQ(contradiction({"optimizer.name=adamw", "train.nsp_weight=0.5"}), "no error");
+}
+
+TEST(CheckConfig, TheClosedRecipesAreClosed) {
+  int64_t recipes = 0;
+  const std::filesystem::path folder = std::filesystem::path(kSourceDir) / "configs";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".yaml") continue;
+    const Config config = load_config({entry.path().string()}, {}).config;
+    const bool is_recipe = name.starts_with("mlperf_closed_");
+    EXPECT_EQ(config.mlperf.division == Division::kClosed, is_recipe) << name;
+    EXPECT_EQ(config.checkpoint.init_missing_heads == MissingHeads::kRefuse, is_recipe) << name;
+    recipes += is_recipe ? 1 : 0;
+  }
+  EXPECT_EQ(recipes, 5);
+}
+
+TEST(CheckConfig, OnlyWsdHasADecayOfItsOwn) {
+  EXPECT_NE(contradiction({"optimizer.schedule=wsd"}), "no error");
+  EXPECT_NE(contradiction({"optimizer.decay_steps=10"}), "no error");
+  EXPECT_EQ(contradiction({"optimizer.schedule=wsd", "optimizer.decay_steps=10"}), "no error");
 }
 
 TEST(CheckConfig, ReportsAllContradictionsAtOnce) {
