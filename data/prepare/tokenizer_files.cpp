@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "data/files/json_file.h"
+#include "data/files/new_file.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
@@ -187,6 +188,32 @@ TokenizerFiles read_tokenizer_files(const std::string& folder_or_json) {
   const fs::path path(folder_or_json);
   if (!fs::exists(path)) fail(ExitCode::kData, folder_or_json, ": no such file or folder");
   return FilesReader(fs::is_directory(path) ? path : path.parent_path()).read();
+}
+
+bool has_tokenizer_files(const std::string& folder) {
+  const fs::path path(folder);
+  return fs::exists(path / "vocab.txt") || fs::exists(path / "tokenizer.json");
+}
+
+void copy_tokenizer_files(const std::string& from, const std::string& to) {
+  const auto copy = [&](const fs::path& name) {
+    const fs::path source = fs::path(from) / name;
+    if (!fs::exists(source)) return;
+    fs::create_directories((fs::path(to) / name).parent_path());
+    write_new_file((fs::path(to) / name).string(), read_text_file(source.string()));
+  };
+  for (const char* name : {"vocab.txt", "tokenizer.json", "tokenizer_config.json",
+                           "special_tokens_map.json", "added_tokens.json", "modules.json",
+                           "sentence_bert_config.json", "config_sentence_transformers.json"}) {
+    copy(name);
+  }
+  with_json(fs::path(from) / "modules.json", [&](const Json&, const JsonField& file) {
+    file.for_each([&](const JsonField& module) {
+      const fs::path folder = module["path"].text();
+      if (folder.empty() || folder != folder.filename()) return;  // the encoder itself
+      for (const char* name : {"config.json", "model.safetensors"}) copy(folder / name);
+    });
+  });
 }
 
 std::vector<std::string> read_vocab_lines(const std::string& path) {

@@ -38,6 +38,13 @@ struct TokenizerFiles {
 ///           BERT's (model WordPiece, normalizer BertNormalizer).
 TokenizerFiles read_tokenizer_files(const std::string& folder_or_json);
 
+/// Whether a folder has vocab.txt or tokenizer.json.
+bool has_tokenizer_files(const std::string& folder);
+
+/// Copies what tokenizes the text of a model from its folder into another one, and what
+/// sentence-transformers keeps there (modules.json and the folders it names).
+void copy_tokenizer_files(const std::string& from, const std::string& to);
+
 /// The lines of a vocab.txt: ended by \n or \r\n, without white space around them.
 std::vector<std::string> read_vocab_lines(const std::string& path);
 

@@ -12,6 +12,7 @@
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/stated_model.h"
+#include "harness/checkpoint/weight_folder.h"
 #include "harness/checkpoint/weight_file.h"
 #include "kernels/base/log.h"
 #include "kernels/ops/lamb_state.h"
@@ -47,15 +48,14 @@ void remove_others(const std::string& folder, const std::string& saved, const Tr
 void write_common_files(const std::string& partial, const TrainingState& state,
                         const CheckpointParts& parts) {
   write_weight_file(partial + "/" + kWeights, parts);
-  write_new_file(partial + "/config.json", hugging_face_config(parts.config->model));
+  const Config& config = *parts.config;
+  const std::string source = source_config(config.checkpoint.init);
+  write_new_file(partial + "/config.json",
+                 hugging_face_config(config.model, ModelHeads::kAll, source));
   write_new_file(partial + "/" + kState, to_json(state));
-  const std::string& vocab = parts.config->data.vocab;
+  const std::string& vocab = config.data.vocab;
   if (vocab.empty()) return;
-  write_new_file(partial + "/vocab.txt", read_text_file(vocab));
-  const TokenizerSettings tokenizer = read_tokenizer_settings(vocab);
-  if (tokenizer == TokenizerSettings()) return;  // what a folder without the file means
-  write_new_file(tokenizer_config_path(partial),
-                 tokenizer_config(tokenizer, parts.config->model.max_positions));
+  write_tokenizer_files(vocab, read_tokenizer_settings(vocab), config.model.max_positions, partial);
 }
 
 }  // namespace

@@ -49,6 +49,12 @@ void sync_path(const std::string& path) {
   if (result != 0) fail_write(path);
 }
 
+/// Whether a name is that of a file below the folder.
+bool is_inside(const std::string& name) {
+  const fs::path path(name);
+  return !path.is_absolute() && *path.lexically_normal().begin() != "..";
+}
+
 std::map<std::string, DoneLine> read_done(const std::string& path) {
   if (!is_complete(path)) {
     fail(ExitCode::kData, path, ": has no ", kDone,
@@ -61,7 +67,7 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
     std::istringstream line(text);
     DoneLine done;
     std::string name;
-    if (!(line >> done.hash >> done.bytes >> name) || name.find('/') != std::string::npos) {
+    if (!(line >> done.hash >> done.bytes >> name) || !is_inside(name)) {
       fail(ExitCode::kData, path, "/", kDone, ": cannot read the line \"", shortened(text),
            "\"; the checkpoint is damaged, use an earlier one.");
     }
@@ -172,9 +178,9 @@ std::string make_new_folder(const std::string& path) {
   return folder;
 }
 
-std::string done_line(const std::string& file) {
+std::string done_line(const std::string& file, const std::string& name) {
   return concat(xxh3_of_file(file), " ", fs::file_size(file), " ",
-                fs::path(file).filename().string(), "\n");
+                name.empty() ? fs::path(file).filename().string() : name, "\n");
 }
 
 void seal_folder(const std::string& partial, const std::string& path,
@@ -187,11 +193,13 @@ void seal_folder(const std::string& partial, const std::string& path,
   }
   std::string done;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(partial)) files.push_back(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(partial)) {
+    if (!entry.is_directory()) files.push_back(entry.path().lexically_relative(partial));
+  }
   std::ranges::sort(files);
   for (const fs::path& file : files) {
-    const auto known = line_of.find(file.filename().string());
-    done += known == line_of.end() ? done_line(file) : known->second;
+    const auto known = line_of.find(file.string());
+    done += known == line_of.end() ? done_line(partial + "/" + file.string(), file.string()) : known->second;
   }
   write_new_file(partial + "/" + kDone, done);
   sync_path(partial);

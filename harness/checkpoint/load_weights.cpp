@@ -21,7 +21,7 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kMostDifferences = 8;  // that one message lists
+constexpr size_t kMostDifferences = 8;  // that one message lists
 
 constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTokenHead,
                                        ModelPart::kSentenceHead};
@@ -127,9 +127,27 @@ std::string listed(const std::vector<ModelPart>& parts) {
   return "no " + joined(parts, ", no ", name_of);
 }
 
-/// All that keeps the tensors from being those of the model, in one sentence.
-void check_tensors(const WeightPlace& place, const WeightSource& source, const Meanings& meanings,
-                   const std::vector<NamedRows>& wanted, const std::vector<ModelPart>& absent) {
+/// What all names begin with up to a dot, "roberta."; "" = nothing.
+std::string common_first_part(const std::map<std::string, std::string>& names) {
+  if (names.empty()) return "";
+  const std::string& first = names.begin()->first;
+  const std::string part = first.substr(0, first.find('.') + 1);
+  const bool is_common = std::ranges::all_of(
+      names, [&](const auto& entry) { return entry.first.starts_with(part); });
+  return is_common ? part : "";
+}
+
+/// A head that this program does not have, which transformers leaves out too.
+bool is_foreign_head(const WeightSource& source, const std::string& meaning) {
+  return source.naming() == WeightNaming::kHuggingFace && !meaning.starts_with("bert.");
+}
+
+/// Fails with all that keeps the tensors from being those of the model, in one sentence. Returns
+/// the writer's names of tensors that are left out: other heads.
+std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSource& source,
+                                       const Meanings& meanings,
+                                       const std::vector<NamedRows>& wanted,
+                                       const std::vector<ModelPart>& absent) {
   std::vector<std::string> differences;
   std::set<std::string> known;
   std::vector<std::string> missing;
@@ -147,19 +165,32 @@ void check_tensors(const WeightPlace& place, const WeightSource& source, const M
     differences.push_back(concat(found->second, " is ", shape_text(shape), ", want ",
                                  shape_text(rows.foreign_shape)));
   }
+  std::vector<std::string> left_out;
   for (const auto& [meaning, name] : meanings.names) {
     if (known.contains(meaning)) continue;
     const std::string near = nearest_word(meaning, missing);
+    if (near.empty() && is_foreign_head(source, meaning)) {
+      left_out.push_back(name);
+      continue;
+    }
     differences.push_back(concat(name, " ", shape_text(source.tensors().at(name).shape),
                                  " belongs nowhere",
                                  near.empty() ? "" : concat(" (nearest: ", near, ")")));
   }
-  if (differences.empty()) return;
-  const auto count = std::ssize(differences);
+  if (differences.empty()) return left_out;
+  const std::string prefix = common_first_part(meanings.names);
+  const bool is_bert = std::ranges::any_of(
+      meanings.names, [&](const auto& entry) { return known.contains(entry.first); });
+  if (!is_bert) {
+    fail(ExitCode::kData, place.path, ": none of its tensors is one of BERT's",
+         prefix.empty() ? "" : concat("; all names begin with ", prefix),
+         "; this program trains BERT and no other model.");
+  }
+  const size_t count = differences.size();
   std::string text = joined(differences | std::views::take(kMostDifferences), "; ");
   if (count > kMostDifferences) text += concat("; and ", count - kMostDifferences, " more");
   fail(ExitCode::kData, place.path, ": is a checkpoint of another model: ", text,
-       "; set the keys under model to its shape.");
+       "; the config.json next to it should state its shape, and keys under model override that.");
 }
 
 /// A second copy of a tensor that our model has once must be the same, bit for bit.
@@ -253,6 +284,14 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
   check_tensors(place, *source, meanings, wanted, absent);
 }
 
+void check_initial_weights(const Config& config) {
+  if (config.checkpoint.init.empty()) return;
+  const Dims dims = make_dims(config.model);
+  check_weight_tensors(config.checkpoint.init,
+                       make_param_table(dims, config.optimizer.decay_rule), dims,
+                       config.checkpoint.init_missing_heads);
+}
+
 WeightRequest weight_request(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   return {.path = checkpoint.init,
@@ -272,7 +311,8 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   const std::vector<NamedRows> wanted = wanted_tensors(*source, table, dims);
   const Meanings meanings = MeaningReader(place, *source).read();
   LoadedWeights loaded{.path = place.path, .fresh = missing_parts(wanted, meanings), .notes = {}};
-  check_tensors(place, *source, meanings, wanted, loaded.fresh);
+  const std::vector<std::string> left_out =
+      check_tensors(place, *source, meanings, wanted, loaded.fresh);
   loaded.notes = check_stated(place, request, model);
   if (!source->prefix().empty()) {
     loaded.notes.push_back(concat(place.path, ": its names are read without ", source->prefix(),
@@ -283,6 +323,12 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
          "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start "
          "them "
          "from random weights.");
+  }
+  if (!left_out.empty()) {
+    loaded.notes.push_back(concat(
+        place.path, ": left out, as this model has no such heads: ",
+        joined(left_out | std::views::take(kMostDifferences), ", "),
+        left_out.size() > kMostDifferences ? concat(" and ", left_out.size() - kMostDifferences, " more") : ""));
   }
   if (!meanings.decoder_weight.empty()) {
     check_tied(place, *source, meanings.decoder_weight,

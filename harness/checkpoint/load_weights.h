@@ -30,8 +30,8 @@ struct LoadedWeights {
 /// Hugging Face folder or safetensors file (BertForPreTraining, BertModel, or one with a part of
 /// the heads), or from a TensorFlow checkpoint under the official names or the model garden's.
 /// Every parameter is assigned exactly once; padding rows of the vocabulary become zero, but for
-/// those of our checkpoints where the model has them in its softmax; optimizer state is not taken
-/// over, and neither are tensors beside those in use, which become notes.
+/// those of our checkpoints where the model has them in its softmax; optimizer state is not read,
+/// and neither are heads of other kinds, which become a note.
 ///
 /// Errors    Error(kData), one for all tensors that are missing, have another shape or belong
 ///           nowhere, with the names nearest to those; damage; numbers that are not finite;
@@ -39,6 +39,10 @@ struct LoadedWeights {
 ///           table.
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
                            const ParamTable& table, float* flat);
+
+/// Error(kData) as above unless checkpoint.init, if set, has the tensors of the configured model;
+/// values are not read.
+void check_initial_weights(const Config& config);
 
 /// Error(kData) as above unless the weights there are those of the whole model, of which the pooler
 /// and the heads may be missing with MissingHeads::kFresh, each as a whole; values are not read.

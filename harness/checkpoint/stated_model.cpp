@@ -62,6 +62,12 @@ GeluForm parse_gelu(const std::string& path, const Json& json, WeightFormat weig
                       ", want gelu or gelu_new; this program trains no other model."));
 }
 
+/// The folder's name; of a checkpoint of ours that of its run.
+std::string model_name(const fs::path& folder) {
+  const bool is_checkpoint = fs::exists(folder / "state.json");
+  return (is_checkpoint ? folder.parent_path().parent_path() : folder).filename().string();
+}
+
 /// What our model lacks and a BertConfig can ask for.
 void check_features(const std::string& path, const Json& json) {
   const std::string type = json.value("model_type", "bert");
@@ -104,22 +110,40 @@ void check_fields(const std::string& path, const Json& json) {
 
 }  // namespace
 
-std::string hugging_face_config(const ModelConfig& config, ModelHeads heads) {
+std::string hugging_face_config(const ModelConfig& config, ModelHeads heads,
+                                const std::string& source) {
   const bool all = heads == ModelHeads::kAll;
-  Json json = {{"architectures", {all ? "BertForPreTraining" : "BertModel"}},
+  Json json = source.empty() ? Json::object() : parse_json(source);
+  const bool keeps_activation =
+      is_of_transformers(json) && parse_gelu("", json, WeightFormat::kHuggingFace) == config.gelu;
+  if (!keeps_activation) json["hidden_act"] = config.gelu == GeluForm::kErf ? "gelu" : "gelu_new";
+  if (!json.contains("pad_token_id")) json["pad_token_id"] = 0;
+  json.update({{"architectures", {all ? "BertForPreTraining" : "BertModel"}},
                {"model_type", "bert"},
-               {"hidden_act", config.gelu == GeluForm::kErf ? "gelu" : "gelu_new"},
-               {"pad_token_id", 0},
                {"position_embedding_type", "absolute"},
                {"tie_word_embeddings", true},
-               {"torch_dtype", "float32"}};
+               {"torch_dtype", "float32"}});
   Config whole;
   whole.model = config;
   for (const Field& field : kFields) {
+    const bool is_dropout = std::string_view(field.name).ends_with("_prob");
+    if (is_dropout && json.contains(field.name)) continue;
     std::visit([&](const auto& value) { json[field.name] = *value; },
                find_key(field.key)->field(whole));
   }
   return json.dump(2) + "\n";
+}
+
+std::string source_config(const std::string& weights_path) {
+  try {
+    if (weights_path.empty()) return "";
+    const fs::path path = fs::path(locate_weights(weights_path).folder) / kNames[0];
+    if (!fs::exists(path)) return "";
+    std::string text = read_text_file(path.string());
+    return is_of_transformers(parse_json(text)) ? text : "";
+  } catch (const std::exception&) {
+    return "";  // it was read when training started; what is left of it is not needed
+  }
 }
 
 StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
@@ -137,7 +161,7 @@ StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
           find_key(field.key)->field(config));
     }
     ModelConfig& model = config.model;
-    model.name = fs::absolute(path).parent_path().filename().string();
+    model.name = model_name(fs::absolute(path).lexically_normal().parent_path());
     model.gelu = parse_gelu(path, json, weights);
     return {.path = path, .model = model};
   } catch (const Json::exception& error) {
@@ -151,6 +175,25 @@ std::optional<StatedModel> find_stated_model(const WeightPlace& place) {
     if (fs::exists(path)) return read_stated_model(path.string(), place.format);
   }
   return std::nullopt;
+}
+
+std::optional<StatedModel> find_stated_model(const std::string& path) {
+  const fs::path beside = fs::path(path) / kNames[0];
+  if (fs::exists(beside)) {
+    const std::string name = beside.string();
+    try {
+      check_features(name, parse_json(read_text_file(name)));
+    } catch (const Json::exception& error) {
+      refuse(name, concat("is no config.json of a BERT model (", error.what(), ")."));
+    }
+  }
+  return find_stated_model(locate_weights(path));
+}
+
+std::vector<std::string> stated_keys() {
+  std::vector<std::string> keys{"model.name", "model.gelu"};
+  for (const Field& field : kFields) keys.emplace_back(field.key);
+  return keys;
 }
 
 std::vector<std::string> silent_differences(const StatedModel& stated, const ModelConfig& model) {

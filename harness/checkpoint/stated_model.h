@@ -13,8 +13,12 @@ namespace bertha {
 enum class ModelHeads : uint8_t { kAll, kNone };
 
 /// config.json as Hugging Face's BertConfig reads it: of BertForPreTraining, or without heads of
-/// BertModel.
-std::string hugging_face_config(const ModelConfig& config, ModelHeads heads = ModelHeads::kAll);
+/// BertModel. `source` is the config.json of the weights that training started from, "" = none:
+/// its other fields stay, and so do its dropouts, which fine-tuning uses.
+std::string hugging_face_config(const ModelConfig& config, ModelHeads heads = ModelHeads::kAll,
+                                const std::string& source = "");
+/// That config.json next to weights; "" = none. The path may be gone.
+std::string source_config(const std::string& weights_path);
 
 /// What a file beside weights states of their model.
 struct StatedModel {
@@ -32,6 +36,11 @@ struct StatedModel {
 StatedModel read_stated_model(const std::string& path, WeightFormat weights);
 /// The one beside the weights; none when there is no such file.
 std::optional<StatedModel> find_stated_model(const WeightPlace& place);
+/// The same for a path as in locate_weights(), whose config.json is looked at first: a model of
+/// another kind is named before its weights are looked for.
+std::optional<StatedModel> find_stated_model(const std::string& path);
+/// The keys that such a file sets.
+std::vector<std::string> stated_keys();
 
 /// What differs from the configured model and shows in no shape: heads, GELU, epsilon. A part of a
 /// sentence each, such as "model.heads = 2, and config.json states 4".

@@ -23,16 +23,26 @@ const float* as_floats(const View& values, std::vector<float>& storage) {
 /// `floats_of(rows)` gives the elements of a tensor in f32.
 template <class FloatsOf>
 void write_rows(const std::string& path, const std::vector<NamedRows>& names,
-                const FloatsOf& floats_of) {
+                const FloatsOf& floats_of, DType dtype = DType::kF32) {
+  const char* const stored = dtype == DType::kBF16 ? "BF16" : dtype == DType::kF16 ? "F16" : "F32";
   std::vector<SafeTensorsWriter::Entry> entries;
   for (const NamedRows& rows : names) {
-    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape});
+    entries.push_back({.name = rows.foreign_name, .shape = rows.foreign_shape, .dtype = stored});
   }
   SafeTensorsWriter writer(path, entries, {{"format", "pt"}, {"written_by", "bertha"}});
   for (const NamedRows& rows : names) {
     const float* floats = floats_of(rows);
     check_finite(ExitCode::kNumeric, path, rows.foreign_name, floats, rows.elements);
-    writer.append(floats, rows.elements);
+    if (dtype == DType::kF32) {
+      writer.append(floats, rows.elements);
+      continue;
+    }
+    std::vector<uint16_t> narrow(static_cast<size_t>(rows.elements));
+    for (size_t i = 0; i < narrow.size(); ++i) {
+      const double value = floats[i];
+      narrow[i] = dtype == DType::kBF16 ? to_bfloat16(value).bits : to_half(value).bits;
+    }
+    writer.append(reinterpret_cast<const char*>(narrow.data()), 2 * rows.elements);
   }
   writer.finish();
 }
@@ -58,8 +68,8 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts) {
 }
 
 void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
-                       const float* flat) {
-  write_rows(path, names, [&](const NamedRows& rows) { return flat + rows.first_element; });
+                       const float* flat, DType dtype) {
+  write_rows(path, names, [&](const NamedRows& rows) { return flat + rows.first_element; }, dtype);
 }
 
 }  // namespace bertha

@@ -16,6 +16,6 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts);
 
 /// The named tensors of a flat buffer [table.elements] on the host.
 void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
-                       const float* flat);
+                       const float* flat, DType dtype = DType::kF32);
 
 }  // namespace bertha

@@ -8,6 +8,8 @@
 
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "data/prepare/tokenizer_files.h"
+#include "data/prepare/vocabulary.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/finite.h"
@@ -24,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kVocab = "vocab.txt";
 
 StatedModel stated_model(const FolderRequest& request, const WeightPlace& place) {
   if (!request.stated_model.empty()) return read_stated_model(request.stated_model, place.format);
@@ -35,9 +36,9 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
 }
 
 void check_vocab(const std::string& path, int64_t entries) {
-  const int64_t lines = count_lines(read_text_file(path));
-  if (lines > 0 && lines <= entries) return;  // further rows are padding that no text uses
-  fail(ExitCode::kData, path, ": has ", lines, " entries, and the model ", entries,
+  const int64_t found = Vocabulary::load(path).size();
+  if (found <= entries) return;  // further rows are padding that no text uses
+  fail(ExitCode::kData, path, ": has ", found, " entries, and the model ", entries,
        "; name the vocabulary that it was trained with.");
 }
 
@@ -118,28 +119,37 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
                                          ", as the code of TensorFlow checkpoints computes what "
                                          "is stated; --gelu states another form"));
   }
-  const fs::path beside = fs::path(place.folder) / kVocab;
-  if (folder.vocab.empty() && fs::exists(beside)) folder.vocab = beside.string();
+  if (folder.vocab.empty() && has_tokenizer_files(place.folder)) folder.vocab = place.folder;
+  folder.source_config = source_config(place.path);
   if (!folder.vocab.empty()) check_vocab(folder.vocab, folder.model.vocab_size);
   const bool has_own = !folder.vocab.empty() && fs::exists(tokenizer_config_path(folder.vocab));
   folder.tokenizer = read_tokenizer_settings(has_own ? folder.vocab : place.folder);
   return folder;
 }
 
-void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads) {
+void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& settings,
+                           int64_t max_positions, const std::string& folder) {
+  if (fs::is_directory(vocab)) copy_tokenizer_files(vocab, folder);
+  if (vocab.empty() || fs::exists(tokenizer_config_path(folder))) return;
+  write_new_file(tokenizer_config_path(folder), tokenizer_config(settings, max_positions));
+  if (fs::is_directory(vocab)) return;
+  const bool is_json = vocab.ends_with(".json");
+  write_new_file(folder + (is_json ? "/tokenizer.json" : "/vocab.txt"), read_text_file(vocab));
+}
+
+void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads,
+                         DType dtype) {
   if (fs::exists(path)) {
     fail(ExitCode::kUsage, path, ": is there already; name a new folder, or remove it.");
   }
   const std::string target = fs::absolute(path).lexically_normal().string();
   const std::string partial = make_new_folder(target + ".partial");
   try {
-    write_weight_file(partial + "/model.safetensors", names_of(folder, heads), folder.flat.data());
-    write_new_file(partial + "/config.json", hugging_face_config(folder.model, heads));
-    write_new_file(partial + "/tokenizer_config.json",
-                   tokenizer_config(folder.tokenizer, folder.model.max_positions));
-    if (!folder.vocab.empty()) {
-      write_new_file(partial + "/" + kVocab, read_text_file(folder.vocab));
-    }
+    write_weight_file(partial + "/model.safetensors", names_of(folder, heads), folder.flat.data(),
+                      dtype);
+    write_new_file(partial + "/config.json",
+                   hugging_face_config(folder.model, heads, folder.source_config));
+    write_tokenizer_files(folder.vocab, folder.tokenizer, folder.model.max_positions, partial);
     seal_folder(partial, target);
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report

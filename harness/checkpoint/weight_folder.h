@@ -15,8 +15,9 @@ struct WeightFolder {
   ModelConfig model;
   ParamTable table;
   std::vector<float> flat;  // [table.elements]
-  std::string vocab;        // vocab.txt to copy; "" = none
+  std::string vocab;        // folder of the tokenizer's files, or a vocab.txt; "" = none
   TokenizerSettings tokenizer = {};
+  std::string source_config = {};  // as for hugging_face_config()
   LoadedWeights loaded;  // which parts are fresh, and messages for the user
 };
 
@@ -24,7 +25,7 @@ struct WeightFolder {
 struct FolderRequest {
   WeightRequest weights;
   std::string stated_model;      // config.json or bert_config.json; "" = the one beside the weights
-  std::string vocab;             // "" = vocab.txt beside the weights, where there is one
+  std::string vocab;             // "" = the tokenizer's files next to the weights, if any
   std::optional<GeluForm> gelu;  // none = as stated
 };
 
@@ -35,12 +36,18 @@ struct FolderRequest {
 ///           vocabulary of more entries than the model has rows.
 WeightFolder read_weight_folder(const FolderRequest& request);
 
-/// Writes model.safetensors, config.json, tokenizer_config.json and vocab.txt, as transformers
-/// reads them, and DONE as for a checkpoint: under a temporary name that is renamed at the end.
-/// ModelHeads::kNone writes encoder and pooler alone, under the names of a bare BertModel.
+/// Writes model.safetensors, config.json and the tokenizer's files, as transformers reads them, and
+/// DONE as for a checkpoint: under a temporary name that is renamed at the end. ModelHeads::kNone
+/// writes encoder and pooler alone, under the names of a bare BertModel. `dtype`: F32, F16 or BF16.
 ///
 /// Errors    Error(kUsage) when `path` is there already; Error(kData) when it cannot be written.
-void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads);
+void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads,
+                         DType dtype = DType::kF32);
+
+/// The tokenizer's files of a model: copied from a folder, or made from a vocab.txt and the settings
+/// for it. `vocab` is "" for none.
+void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& settings,
+                           int64_t max_positions, const std::string& folder);
 
 /// Reads everything there is to read and checks it: hashes, checksums, names and shapes against the
 /// config.json beside the weights, finite numbers, and in a checkpoint of ours the optimizer's

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
+#include "data/files/json_file.h"
 #include "harness/checkpoint/checkpoint.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
+#include "kernels/base/shell_word.h"
 
 namespace bertha {
 namespace {
@@ -15,33 +18,57 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kModelIndex = "model.safetensors.index.json";
 constexpr const char* kIndexEnd = ".index";
 
+std::string folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+/// One file, or the several that an index names.
 class SafeTensorsSource : public WeightSource {
  public:
-  explicit SafeTensorsSource(const std::string& path)
-      : path_(path), header_(read_safetensors_header(path)) {
+  explicit SafeTensorsSource(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+      files_.push_back({.path = path, .header = read_safetensors_header(path)});
+    }
+    for (const File& file : files_) {
+      for (const auto& [name, tensor] : file.header.tensors) {
+        if (file_of_.emplace(name, &file).second) continue;
+        fail(ExitCode::kData, file.path, ": ", name, " is in ", file_of_.at(name)->path,
+             ", too; remove one of the files, or save the model again");
+      }
+    }
     prefix_ = wrapper_prefix();
-    for (const auto& [name, tensor] : header_.tensors) {
+    for (const auto& [name, file] : file_of_) {
+      const SafeTensor& tensor = file->header.tensors.at(name);
       tensors_[name.substr(prefix_.size())] = {.dtype = tensor.dtype, .shape = tensor.shape};
     }
   }
 
   std::vector<float> read(const std::string& name) const override {
     const std::string stored = prefix_ + name;
-    return read_safetensor(path_, header_, stored, 0, header_.tensors.at(stored).elements());
+    const File& file = *file_of_.at(stored);
+    const int64_t elements = file.header.tensors.at(stored).elements();
+    return read_safetensor(file.path, file.header, stored, 0, elements);
   }
 
  private:
+  struct File {
+    std::string path;
+    SafeTensorsHeader header;
+  };
+
   /// What all names begin with.
   std::string wrapper_prefix() const {
     std::string found;
-    for (bool grows = !header_.tensors.empty(); grows;) {
+    for (bool grows = !file_of_.empty(); grows;) {
       grows = false;
       for (const char* wrapper : {"module.", "_orig_mod."}) {
         const std::string longer = found + wrapper;
         const bool all = std::ranges::all_of(
-            header_.tensors, [&](const auto& entry) { return entry.first.starts_with(longer); });
+            file_of_, [&](const auto& entry) { return entry.first.starts_with(longer); });
         if (!all) continue;
         found = longer;
         grows = true;
@@ -50,13 +77,28 @@ class SafeTensorsSource : public WeightSource {
     return found;
   }
 
-  std::string path_;
-  SafeTensorsHeader header_;
+  std::vector<File> files_;
+  std::map<std::string, const File*> file_of_;  // by the tensor's name as stored
 };
 
-std::string folder_of(const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  return folder.empty() ? "." : folder.string();
+/// The files that model.safetensors.index.json names, in name order.
+std::vector<std::string> files_of_index(const std::string& path) {
+  std::set<std::string> names;
+  try {
+    const nlohmann::json root = parse_json(read_text_file(path));
+    JsonField(path, root)["weight_map"].for_each_key(
+        [&](const std::string&, const JsonField& file) {
+          const std::string name = file.text();
+          if (fs::path(name).filename() != name)
+            file.wrong("the name of a file in the same folder");
+          names.insert(name);
+        });
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::kData, path, ": not valid JSON (", error.what(), "); save the model again");
+  }
+  std::vector<std::string> paths;
+  for (const std::string& name : names) paths.push_back(folder_of(path) + "/" + name);
+  return paths;
 }
 
 WeightPlace tensorflow_place(const std::string& prefix) {
@@ -74,16 +116,17 @@ WeightPlace locate_in_folder(const std::string& folder) {
     }
     fail(ExitCode::kData, folder, ": this run has saved no checkpoint yet; name another folder.");
   }
-  if (fs::exists(root / "model.safetensors.index.json")) {
-    fail(ExitCode::kData, folder,
-         ": its weights are split over several files; save them as one with "
-         "save_pretrained(folder, max_shard_size=\"100GB\").");
+  if (fs::exists(root / kModelIndex)) {
+    return {.path = (root / kModelIndex).string(), .folder = folder};
   }
-  if (fs::exists(root / "pytorch_model.bin")) {
+  if (fs::exists(root / "pytorch_model.bin") || fs::exists(root / "pytorch_model.bin.index.json")) {
     fail(ExitCode::kData, folder,
-         "/pytorch_model.bin: is a pickle, which may run code when it is read; load it with "
-         "transformers and save it with save_pretrained(folder), which writes ",
-         kModelFile, ".");
+         ": has its weights in pytorch_model.bin, a pickle, which this program does not read; "
+         "convert it once with: python3 -c 'import sys, torch; from safetensors.torch import "
+         "save_file; f = sys.argv[1]; t = torch.load(f + \"/pytorch_model.bin\", "
+         "weights_only=True, map_location=\"cpu\"); save_file({k: v.clone() for k, v in "
+         "t.items()}, f + \"/model.safetensors\")' ",
+         shell_word(folder));
   }
   std::vector<std::string> prefixes;
   for (const auto& entry : fs::directory_iterator(root)) {
@@ -128,7 +171,9 @@ WeightPlace locate_weights(const std::string& path) {
 
 std::unique_ptr<WeightSource> open_weights(const WeightPlace& place) {
   if (place.format == WeightFormat::kTensorFlow) return open_tf_weights(place.path);
-  return std::make_unique<SafeTensorsSource>(place.path);
+  const bool is_index = place.path.ends_with(kModelIndex);
+  return std::make_unique<SafeTensorsSource>(is_index ? files_of_index(place.path)
+                                                      : std::vector{place.path});
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

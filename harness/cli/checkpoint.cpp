@@ -181,6 +181,7 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
   add_checkpoint_verify(checkpoint, chosen);
   add_checkpoint_convert(checkpoint, chosen);
   add_checkpoint_export(checkpoint, chosen);
+  add_checkpoint_average(checkpoint, chosen);
 }
 
 }  // namespace bertha

@@ -34,5 +34,6 @@ auto with_checkpoint(const std::string& path, const Find& find, const Use& use) 
 void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen);
 void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen);
 void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen);
+void add_checkpoint_average(CLI::App& checkpoint, Chosen& chosen);
 
 }  // namespace bertha

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -21,6 +22,7 @@ struct RewriteOptions {
   FolderRequest request;
   std::string output;
   bool encoder_only = false;
+  DType dtype = DType::kF32;
 };
 
 int rewrite(const RewriteOptions& options, FolderRequest request) {
@@ -28,11 +30,12 @@ int rewrite(const RewriteOptions& options, FolderRequest request) {
   if (options.encoder_only) request.weights.missing_heads = MissingHeads::kFresh;
   const WeightFolder folder = read_weight_folder(request);
   const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
-  write_weight_folder(options.output, folder, heads);
+  write_weight_folder(options.output, folder, heads, options.dtype);
   for (const std::string& note : folder.loaded.notes) log_line(LogLevel::kWarning, note);
   if (folder.vocab.empty()) {
     log_line(LogLevel::kWarning,
-             "no vocab.txt lies beside the weights, so none is written; name one with --vocab");
+             "no vocab.txt or tokenizer.json is next to the weights, so none is written; name one "
+             "with --vocab");
   }
   const ModelConfig& m = folder.model;
   std::cout << fmt::format("{}: {} layers, {} wide, {} heads, vocabulary of {}, GELU by {}, {}{}\n",
@@ -52,6 +55,43 @@ int run_rewrite(const RewriteOptions& options) {
   return with_checkpoint(options.request.weights.path, weights_at, rewrite_found);
 }
 
+struct AverageOptions {
+  std::vector<std::string> paths;
+  std::string output;
+  DType dtype = DType::kF32;
+};
+
+int run_average(const AverageOptions& options) {
+  WeightFolder mean;
+  std::vector<double> sums;
+  for (const std::string& path : options.paths) {
+    FolderRequest request;
+    request.weights.path = weights_at(path);
+    WeightFolder folder = read_weight_folder(request);
+    if (sums.empty()) {
+      sums.assign(folder.flat.begin(), folder.flat.end());
+      mean = std::move(folder);
+      continue;
+    }
+    const bool same = folder.flat.size() == mean.flat.size() &&
+                      folder.model.heads == mean.model.heads &&
+                      folder.model.hidden == mean.model.hidden &&
+                      folder.model.layers == mean.model.layers &&
+                      folder.model.gelu == mean.model.gelu;
+    if (!same) {
+      fail(ExitCode::kData, path, ": is a model of another shape or GELU than ",
+           options.paths.front(), "; name checkpoints of one model");
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += double{folder.flat[i]};
+  }
+  const auto count = static_cast<double>(options.paths.size());
+  for (size_t i = 0; i < sums.size(); ++i) mean.flat[i] = static_cast<float>(sums[i] / count);
+  write_weight_folder(options.output, mean, ModelHeads::kAll, options.dtype);
+  std::cout << fmt::format("{}: the mean of {} checkpoints\n", options.output,
+                           options.paths.size());
+  return 0;
+}
+
 void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
   add_text(command, "path", options.request.weights.path, "PATH",
            "Checkpoint, run folder, Hugging Face folder, .safetensors file, or prefix of a "
@@ -69,6 +109,14 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
       "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
   add_choice<MissingHeads>(command, "--missing-heads", options.request.weights.missing_heads,
                            "What to do where pooler or heads are missing (default refuse)");
+}
+
+void add_dtype(CLI::App& command, DType& dtype) {
+  static constexpr std::array kDTypes = {DType::kF32, DType::kBF16, DType::kF16};
+  add_choice(
+      command, "--dtype", {"f32", "bf16", "f16"},
+      [&dtype](size_t place) { dtype = kDTypes.at(place); },
+      "Of the weights that are written (default f32)");
 }
 
 bool is_run(const std::string& path) { return fs::is_directory(fs::path(path) / "ckpt"); }
@@ -126,11 +174,29 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
                       "vocabulary.",
        .examples = {"bertha checkpoint export runs/latest --output my_bert",
                     "bertha checkpoint export runs/latest/ckpt/step_00001000 --output my_bert",
+                    "bertha checkpoint export runs/latest --output my_bert --dtype bf16",
                     "bertha checkpoint export runs/latest --output my_encoder --encoder-only"}});
   RewriteOptions& options = set_action<RewriteOptions>(exporting, chosen, run_rewrite);
   add_rewrite_options(exporting, options);
+  add_dtype(exporting, options.dtype);
   add_flag(exporting, "--encoder-only", options.encoder_only,
            "Encoder and pooler under the names of a bare BertModel");
+}
+
+void add_checkpoint_average(CLI::App& checkpoint, Chosen& chosen) {
+  CLI::App& average = add_command(
+      checkpoint, chosen,
+      {.name = "average",
+       .description = "Makes a folder as export does, of the mean of the weights of several "
+                      "checkpoints of one model. The other files are those of the first.",
+       .examples = {"bertha checkpoint average runs/latest/ckpt/step_00009000 "
+                    "runs/latest/ckpt/step_00010000 --output my_bert",
+                    "bertha checkpoint average runs/seed1 runs/seed2 --output my_bert"}});
+  AverageOptions& options = set_action<AverageOptions>(average, chosen, run_average);
+  add_text(average, "paths", options.paths, "PATH", "As for `bertha checkpoint export`").required();
+  add_text(average, "-o,--output", options.output, "DIR", "Folder to write; must not be there yet")
+      .required();
+  add_dtype(average, options.dtype);
 }
 
 }  // namespace bertha

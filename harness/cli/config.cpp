@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 
+#include "harness/checkpoint/load_weights.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/log_sink.h"
@@ -99,8 +100,9 @@ void add_check(CLI::App& config, Chosen& chosen) {
   const auto ranks = std::make_shared<int>(0);
   add_count(check, "--ranks", *ranks, "Ranks that the batch must divide over", 1, 1 << 20);
   set_action(check, chosen, [&check, ranks](CommandContext&) {
-    const LoadedConfig loaded = load_from_options(check);
+    const LoadedConfig loaded = load_from_options(check, std::max(*ranks, 1));
     check_config(loaded.config, *ranks);
+    check_initial_weights(loaded.config);
     const auto given = std::ranges::count_if(
         loaded.origins, [](const auto& one) { return one.second != kDefaultOrigin; });
     std::cout << "the configuration is sound: " << given << " of " << config_keys().size()

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/cli/model_defaults.h"
 #include "harness/comm/start_limit.h"
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
@@ -20,10 +21,14 @@
 namespace bertha {
 namespace {
 
+constexpr const char* kConfigFile = "config_file";
+constexpr std::string_view kModelOption = "--model";
+
 struct ShortOption {
   std::string_view names;
   std::string_view key;
   std::string_view type = "";            // for help; empty = what the key says
+  std::string_view training_doc = "";    // for help; empty = what the key says
   std::string_view evaluation_doc = "";  // for help; empty = an evaluation does not heed it
   bool for_step_bench = false;
 };
@@ -46,9 +51,17 @@ constexpr std::array kShortOptions{
         .key = "train.backend",
         .evaluation_doc = "Device that computes; auto = cuda when built in and a GPU is present",
         .for_step_bench = true},
-    ShortOption{"-o,--output-dir", "log.run_dir", "DIR"},
+    ShortOption{"-o,--output-dir,--output", "log.run_dir", "DIR"},
     ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
     ShortOption{"--init-checkpoint", "checkpoint.init", "PATH"},
+    ShortOption{.names = "--model",
+                .key = "checkpoint.init",
+                .type = "DIR",
+                .training_doc =
+                    "Adapt this model to the data: its folder gives the shape and the vocabulary, "
+                    "and defaults suit further training (AdamW at 1e-4, three epochs, a warm-up "
+                    "over 6 % of the steps, a batch of about 16,384 tokens)"},
+    ShortOption{"--epochs", "train.max_epochs", "X"},
     ShortOption{"--eval-every-samples", "eval.every_samples"},
     ShortOption{"--save-every", "checkpoint.every_steps"},
     ShortOption{.names = "--profile-steps",
@@ -69,7 +82,10 @@ std::string long_name(const CLI::Option& option) { return "--" + option.get_lnam
 
 const ShortOption* find_short(std::string_view name) {
   for (const ShortOption& option : kShortOptions) {
-    if (option.names == name || option.names.ends_with("," + std::string(name))) return &option;
+    const auto padded = "," + std::string(option.names) + ",";
+    if (!name.empty() && padded.find("," + std::string(name) + ",") != std::string::npos) {
+      return &option;
+    }
   }
   return nullptr;
 }
@@ -86,7 +102,7 @@ CLI::Option& add_repeatable(CLI::App& command, std::string_view names, const std
 // What rank 0 broadcasts: a configuration as YAML, or why there is none.
 std::string config_message(const CLI::App& command, int num_ranks, BatchRule rule) {
   try {
-    const Config config = load_from_options(command).config;
+    const Config config = load_from_options(command, num_ranks).config;
     check_config(config, rule == BatchRule::kDividesOverRanks ? num_ranks : 0);
     return "config\n" + to_yaml(config);
   } catch (const Error& error) {
@@ -108,13 +124,25 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
   add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
       .type_name("KEY=VALUE");
+  const bool is_evaluation = shorts == ShortOptions::kEvaluation;
+  if (shorts == ShortOptions::kTraining) {
+    add_repeatable(command, kConfigFile, "YAML file, as with --config").type_name("FILE");
+  }
+  if (shorts == ShortOptions::kTraining || is_evaluation) {
+    add_repeatable(command, "--data",
+                   is_evaluation
+                       ? "Folder of shards (data.eval), or one with a folder eval inside"
+                       : "Folder of shards from `bertha data prepare` (data.train, and data.eval "
+                         "if there is a folder eval inside)")
+        .type_name("DIR");
+  }
   if (shorts == ShortOptions::kNone) return;
   for (const ShortOption& option : kShortOptions) {
-    const bool evaluation = shorts == ShortOptions::kEvaluation;
-    if (evaluation && option.evaluation_doc.empty()) continue;
+    if (is_evaluation && option.evaluation_doc.empty()) continue;
     if (shorts == ShortOptions::kStepBench && !option.for_step_bench) continue;
     const Key* const key = find_key(option.key);
-    std::string doc(evaluation ? option.evaluation_doc : key->doc.substr(0, key->doc.size() - 1));
+    std::string doc(is_evaluation ? option.evaluation_doc : key->doc.substr(0, key->doc.size() - 1));
+    if (!is_evaluation && !option.training_doc.empty()) doc = option.training_doc;
     doc += " (" + std::string(option.key) + ")";
     add_repeatable(command, option.names, doc)
         .type_name(type_text(option, *key))
@@ -122,30 +150,76 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   }
 }
 
-LoadedConfig load_from_options(const CLI::App& command, KeyWarnings warnings) {
-  std::vector<std::string> files;
-  std::vector<Override> overrides;
+namespace {
+
+/// What the options of a command line give.
+struct Given {
+  std::vector<std::string> files = {};
+  std::vector<Override> overrides = {};
+  bool adapts = false;          // --model
+  std::string data_folder = {};  // --data
+};
+
+Given given_by(const CLI::App& command) {
+  Given given;
+  auto& [files, overrides, adapts, data_folder] = given;
   std::map<const CLI::Option*, size_t> used;
   for (const CLI::Option* option : command.parse_order()) {
+    const bool is_file = option->get_name() == kConfigFile;
     const std::string name = option->get_lnames().empty() ? "" : long_name(*option);
     const ShortOption* const short_option = find_short(name);
-    if (name != "--config" && name != "--set" && short_option == nullptr) continue;
+    const bool is_own = is_file || name == "--config" || name == "--set" || name == "--data";
+    if (!is_own && short_option == nullptr) continue;
     const std::string value = option->results().at(used[option]++);
-    if (name == "--config") {
+    if (is_file || name == "--config") {
       files.push_back(value);
+    } else if (name == "--data") {
+      data_folder = value;
+      overrides.push_back({.assignment = "data.train=" + value, .spelled = name + " " + value});
     } else if (name == "--set") {
       overrides.push_back({.assignment = value, .spelled = "--set " + shortened(value)});
     } else {
+      adapts = adapts || name == kModelOption;
       overrides.push_back({.assignment = std::string(short_option->key) + "=" + value,
                            .spelled = name + " " + shortened(value)});
     }
   }
   const CLI::Option* const checkpoint = command.get_option_no_throw("--checkpoint");
   if (files.empty() && checkpoint != nullptr && checkpoint->count() > 0) {
-    const std::string recorded = recorded_config(checkpoint->results().front());
-    if (!recorded.empty()) files.push_back(recorded);
+    const std::string path = checkpoint->results().front();
+    const std::string recorded = recorded_config(path);
+    if (!recorded.empty()) {
+      files.push_back(recorded);
+    } else {
+      overrides.insert(overrides.begin(), {.assignment = "checkpoint.init=" + path,
+                                           .spelled = "--checkpoint " + shortened(path)});
+    }
   }
-  return load_config(files, overrides, warnings);
+  return given;
+}
+
+}  // namespace
+
+LoadedConfig load_from_options(const CLI::App& command, int num_ranks) {
+  const Given given = given_by(command);
+  LoadedConfig loaded = load_config(given.files, given.overrides);
+  const std::string held_out = given.data_folder + "/eval";
+  const bool is_evaluation = command.get_option_no_throw("--checkpoint") != nullptr;
+  if (!given.data_folder.empty() &&
+      (is_evaluation || loaded.origins.at("data.eval") == kDefaultOrigin)) {
+    const bool has_held_out = std::filesystem::exists(held_out);
+    if (has_held_out || is_evaluation) {
+      loaded.config.data.eval = has_held_out ? held_out : given.data_folder;
+      loaded.origins["data.eval"] = "--data";
+    }
+  }
+  complete_from_files(loaded, given.adapts, num_ranks);
+  return loaded;
+}
+
+ComputeBackend backend_of_options(const CLI::App& command) {
+  const Given given = given_by(command);
+  return load_config(given.files, given.overrides, KeyWarnings::kOff).config.train.backend;
 }
 
 Config config_for_ranks(const CLI::App& command, World& world, BatchRule rule) {

@@ -16,13 +16,19 @@ enum class ShortOptions : uint8_t { kTraining, kEvaluation, kStepBench, kNone };
 /// What help calls the short options. Only theirs may be empty texts: some keys take them.
 inline constexpr const char* kKeyOptionGroup = "Short for --set";
 
-/// Adds --config FILE, --set KEY=VALUE and the short options.
+/// Adds --config FILE, --set KEY=VALUE and the short options; for training also a FILE without
+/// --config, and --data DIR.
 void add_config_options(CLI::App& command, ShortOptions shorts);
 
 /// The configuration that the parsed options of `command` ask for; the last one written wins.
+/// Files that it names complete it, for that many ranks (complete_from_files()).
 ///
-/// Errors    Error(kUsage) as load_config; messages name options as the user wrote them.
-LoadedConfig load_from_options(const CLI::App& command, KeyWarnings warnings = KeyWarnings::kOn);
+/// Errors    Error(kUsage) as load_config; messages name options as the user wrote them. Those of
+///           complete_from_files().
+LoadedConfig load_from_options(const CLI::App& command, int num_ranks = 1);
+
+/// The device that they ask for; opens no other file than those of the configuration.
+ComputeBackend backend_of_options(const CLI::App& command);
 
 /// Whether the training batch must divide over the ranks of this run.
 enum class BatchRule { kDividesOverRanks, kAnySize };

@@ -27,11 +27,10 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
                       "missed.",
        .examples = {"bertha eval --checkpoint runs/latest",
                     "mpirun -np 2 bertha eval --checkpoint runs/latest/ckpt/step_00001000",
-                    "bertha eval --config configs/quickstart.yaml --checkpoint my_model --set "
-                    "data.eval=data/eval --json eval.json"}});
+                    "bertha eval --model my_model --data shards --json eval.json"}});
   add_config_options(eval, ShortOptions::kEvaluation);
   const auto options = std::make_shared<EvalOptions>();
-  add_text(eval, "--checkpoint", options->checkpoint, "PATH",
+  add_text(eval, "--checkpoint,--model", options->checkpoint, "PATH",
            "Checkpoint, run folder (its newest checkpoint), or weights as for checkpoint.init")
       .required();
   add_json(eval, options->json);

@@ -354,7 +354,7 @@ void add_fill_command(CLI::App& program, Chosen& chosen) {
   add_text(fill, "texts", options.texts, "TEXT", "Texts with [MASK] for each word to fill in");
   add_text(fill, "--text", options.file, "FILE", "Take the lines of a UTF-8 file instead");
   add_count(fill, "--top", options.top, "Tokens for each [MASK] (default {})", 1);
-  add_text(fill, "--checkpoint", options.request.weights.path, "PATH",
+  add_text(fill, "--checkpoint,--model", options.request.weights.path, "PATH",
            "Weights, as for `bertha checkpoint export`")
       .required();
   add_text(fill, "--model-config", options.request.stated_model, "FILE",

@@ -162,8 +162,7 @@ bool CommandLine::runs_on_ranks() const {
 bool CommandLine::asks_for_cpu() const {
   try {
     const CLI::App& command = *commands_met(*app_).back().command;
-    return load_from_options(command, KeyWarnings::kOff).config.train.backend ==
-           ComputeBackend::kCpu;
+    return backend_of_options(command) == ComputeBackend::kCpu;
   } catch (const Error&) {
     return false;  // reported where the command loads them
   }

@@ -4,7 +4,8 @@
 
 #include "data/format/manifest.h"
 #include "data/format/shard_names.h"
-#include "harness/checkpoint/weight_source.h"
+#include "data/prepare/vocabulary.h"
+#include "harness/checkpoint/load_weights.h"
 #include "harness/cli/command.h"
 #include "harness/cli/config_options.h"
 #include "harness/cli/options.h"
@@ -68,7 +69,7 @@ struct Input {
   const char* key;
   const std::string& path;
   const char* what_to_do;
-  bool is_file = false;
+  bool is_vocabulary = false;
 };
 
 /// Sentences about inputs that a run would lack, each with what to do.
@@ -92,11 +93,10 @@ void look_for(const Input& input, MissingInputs& missing) {
   } else if (!fs::exists(input.path)) {
     missing.wrong.push_back(
         fmt::format("{}: {} does not exist; {}", input.key, input.path, input.what_to_do));
-  } else if (!input.is_file) {
+  } else if (!input.is_vocabulary) {
     missing.look_into(input.key, [&] { list_shards(input.path); });
-  } else if (fs::is_directory(input.path)) {
-    missing.wrong.push_back(fmt::format("{}: {} is a folder, want a file; {}", input.key,
-                                        input.path, input.what_to_do));
+  } else {
+    missing.look_into(input.key, [&] { Vocabulary::load(input.path); });
   }
 }
 
@@ -117,7 +117,7 @@ MissingInputs missing_inputs(const Config& config) {
   }
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (!checkpoint.init.empty()) {
-    missing.look_into("checkpoint.init", [&] { locate_weights(checkpoint.init); });
+    missing.look_into("checkpoint.init", [&] { check_initial_weights(config); });
   }
   const bool is_named = checkpoint.resume != "auto" && checkpoint.resume != "never";
   if (is_named && !fs::exists(checkpoint.resume)) {
@@ -130,7 +130,7 @@ MissingInputs missing_inputs(const Config& config) {
 
 int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
   const std::string& limit = options.gpu_memory;
-  PlanFacts facts{.request = {.config = load_from_options(command).config, .ranks = options.ranks},
+  PlanFacts facts{.request = {.config = load_from_options(command, static_cast<int>(options.ranks)).config, .ranks = options.ranks},
                   .memory_limit = limit,
                   .memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
   PlanRequest& request = facts.request;

@@ -35,8 +35,9 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
            "bertha train --config configs/quickstart.yaml",
            "bertha train --config configs/models/tiny.yaml --set data.synthetic=true "
            "--global-batch 32 --max-steps 20",
+           "bertha train --model bert-base-cased --data shards --output adapted",
            "mpirun -np 8 bertha train --config configs/mlperf_closed_8gpu_448.yaml --seed 7",
-           "bertha train --config configs/quickstart.yaml --set train.max_steps=100"}});
+           "bertha train configs/quickstart.yaml --set train.max_steps=100"}});
   add_config_options(train, ShortOptions::kTraining);
   set_action(train, chosen, [&train](CommandContext& context) {
     const Config config = config_for_ranks(train, *context.world, BatchRule::kDividesOverRanks);

@@ -6,13 +6,13 @@
 #include <string>
 #include <system_error>
 
-#include "data/files/hashing.h"
 #include "data/files/text_file.h"
 #include "data/files/tokenizer_settings.h"
 #include "data/format/manifest.h"
 #include "data/format/shard_names.h"
 #include "data/format/shard_reader.h"
 #include "data/pipeline/synthetic_steps.h"
+#include "data/prepare/vocabulary.h"
 #include "harness/checkpoint/weight_source.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -35,10 +35,7 @@ void check_path(const char* key, const std::string& path, const char* or_else = 
 void check_vocabulary(const Config& config, int rank) {
   const std::string& path = config.data.vocab;
   if (path.empty()) return;
-  const int64_t entries = count_lines(read_text_file(path));
-  if (entries == 0) {
-    fail(ExitCode::kData, path, ": is empty; name the vocabulary that the shards were made with");
-  }
+  const int64_t entries = Vocabulary::load(path).size();
   if (entries > config.model.vocab_size) {
     fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");
@@ -85,7 +82,7 @@ void check_made_with(const Config& config, const std::string& path, const Manife
          ", or data.verify_manifest to false if no sequence is as long.");
   }
   if (config.data.vocab.empty()) return;
-  const std::string found = sha256_of_file(config.data.vocab);
+  const std::string found = vocabulary_sha256(config.data.vocab);
   if (found == made_with->second) return;
   fail(ExitCode::kData, config.data.vocab, ": has the SHA-256 ", found, ", and ", path,
        " says that the shards were made with the vocabulary ", made_with->second,

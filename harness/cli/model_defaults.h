@@ -1,0 +1,20 @@
+#pragma once
+
+#include "harness/config/load.h"
+
+namespace bertha {
+
+/// Sets what follows from the files that a configuration names, where nothing else has set it:
+///   - keys under model and data.vocab, by the folder of checkpoint.init;
+///   - with `adapts` (--model), what suits further training of that model: AdamW, three epochs, a
+///     warm-up over 6 % of the steps, ten evaluations, the limits of data.train, a batch of about
+///     16,384 tokens that divides over the ranks, and the next-sentence loss only if the model has
+///     that head and the data have pairs;
+///   - train.max_steps, by train.max_epochs.
+/// Origins say so. Reads headers and manifests, no tensor and no sample.
+///
+/// Errors    Error(kData): weights that are not there or of another kind of model, and keys under
+///           model that are set to another shape.
+void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks);
+
+}  // namespace bertha
