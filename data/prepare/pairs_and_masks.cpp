@@ -38,7 +38,13 @@ class Generator {
     std::iota(document_order_.begin(), document_order_.end(), int64_t{0});
     random_.shuffle(std::span(document_order_));
     for (int64_t pass = 0; pass < options_.duplication; ++pass) {
-      for (int64_t place = 0; place < documents_.size(); ++place) pair_sentences(place);
+      for (int64_t place = 0; place < documents_.size(); ++place) {
+        if (options_.segments == Segments::kPairs) {
+          pair_sentences(place);
+        } else {
+          cut_blocks(place);
+        }
+      }
       if (pass == 0) reserve_for(options_.duplication);
     }
     GeneratedSamples result{.samples = std::move(samples_),
@@ -98,6 +104,18 @@ class Generator {
     }
   }
 
+  /// All samples of one document in one pass: its tokens, as many as fit at a time.
+  void cut_blocks(int64_t place) {
+    const int64_t most_tokens = options_.max_seq_tokens - 2;  // [CLS], [SEP]
+    const Segment document = sentences(first_sentence(place), end_sentence(place));
+    for (int64_t begin = document.begin; begin < document.end; begin += most_tokens) {
+      tokens_.assign(1, special_.classify);
+      append_segment({.begin = begin, .end = std::min(begin + most_tokens, document.end)});
+      segment_ids_.assign(tokens_.size(), 0);
+      finish_sample(tokens_.size() - 1, 0);
+    }
+  }
+
   Segment random_segment(int64_t place, int64_t target_tokens) {
     int64_t other = place;
     for (int64_t tries = 0; tries < kTriesForOtherDocument && other == place; ++tries) {
@@ -127,26 +145,31 @@ class Generator {
         .subspan(static_cast<size_t>(segment.begin), static_cast<size_t>(segment.size()));
   }
 
+  void append_segment(Segment segment) {
+    const std::span<const TokenId> part = tokens_of(segment);
+    tokens_.insert(tokens_.end(), part.begin(), part.end());
+    tokens_.push_back(special_.separator);
+  }
+
   void append_sample(Segment a, Segment b, bool is_random_next) {
-    tokens_.clear();
-    const auto append = [&](Segment segment) {
-      const std::span<const TokenId> part = tokens_of(segment);
-      tokens_.insert(tokens_.end(), part.begin(), part.end());
-      tokens_.push_back(special_.separator);
-    };
-    tokens_.push_back(special_.classify);
-    append(a);
+    tokens_.assign(1, special_.classify);
+    append_segment(a);
     const size_t a_tokens = tokens_.size();
-    append(b);
+    append_segment(b);
     segment_ids_.assign(tokens_.size(), 1);
     std::fill_n(segment_ids_.begin(), a_tokens, int8_t{0});
-    mask_tokens(a_tokens - 1);
+    finish_sample(a_tokens - 1, static_cast<int8_t>(is_random_next));
+  }
+
+  /// Masks the tokens under construction, whose first [SEP] is at `separator`.
+  void finish_sample(size_t separator, int8_t next_sentence_label) {
+    mask_tokens(separator);
     samples_.append(SampleView{.id = samples_.size(),
                                .token_ids = tokens_,
                                .segment_ids = segment_ids_,
                                .masked_positions = masked_positions_,
                                .masked_ids = masked_ids_,
-                               .next_sentence_label = static_cast<int8_t>(is_random_next)});
+                               .next_sentence_label = next_sentence_label});
   }
 
   /// Replaces tokens of the sample under construction; `separator` is the place of its first [SEP].

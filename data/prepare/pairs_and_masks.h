@@ -9,6 +9,12 @@
 
 namespace bertha {
 
+/// What a sample consists of.
+enum class Segments : uint8_t {
+  kPairs,  // [CLS] A [SEP] B [SEP]: two runs of sentences, the second often of another document
+  kOne,    // [CLS] A [SEP]: the next tokens of a document, as many as fit; no next-sentence task
+};
+
 /// The published settings are the defaults.
 struct GeneratorOptions {
   uint64_t seed = 12345;
@@ -16,7 +22,8 @@ struct GeneratorOptions {
   int64_t max_seq_tokens = 512;
   int64_t max_masked_per_seq = 76;
   double masked_fraction = 0.15;
-  double short_seq_probability = 0.1;
+  double short_seq_probability = 0.1;  // of pairs
+  Segments segments = Segments::kPairs;
 };
 
 /// Error(kUsage) naming the option, unless the generator can work with the options.
@@ -39,13 +46,14 @@ struct GeneratedSamples {
   }
 };
 
-/// Sentence pairs with masked tokens: the published generator on the documents of one part file.
+/// Sentence pairs with masked tokens: the published generator on the documents of one part file;
+/// or, with Segments::kOne, blocks of a document, label 0, masked in the same way.
 ///
 /// Random    A function of the seed and the documents: CPython's random.Random(seed), called in the
 ///           published order (one short-sequence draw per document and pass, no draw for a
 ///           next sentence that must be random, banker's rounding of the number of masked tokens,
 ///           random words over the whole vocabulary in file order).
-/// Exact     Bit for bit the published samples; tests/golden/make_pretraining_golden.py.
+/// Exact     Pairs: bit for bit the published samples; tests/golden/make_pretraining_golden.py.
 /// Needs     at least one document. Memory: about 4 bytes per token written.
 /// Source    MLPerf Training BERT reference, create_pretraining_data.py.
 GeneratedSamples generate_samples(const Documents& documents, const Vocabulary& vocabulary,

@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "data/prepare/pairs_and_masks.h"
 #include "kernels/base/tests/error_of.h"
@@ -77,6 +80,46 @@ INSTANTIATE_TEST_SUITE_P(Golden, GeneratorTest, ::testing::ValuesIn(golden_cases
                          [](const ::testing::TestParamInfo<GoldenCase>& test) {
                            return test.param.samples;
                          });
+
+TEST(OneSegmentTest, BlocksGiveTheTokensOfEachDocumentInOrderOncePerPass) {
+  const Vocabulary vocabulary = Vocabulary::load(golden_path("vocab.txt"));
+  const Documents documents = golden_documents("many_documents", vocabulary);
+  constexpr int64_t kMostTokens = 16;
+  const GeneratedSamples found = generate_samples(documents, vocabulary,
+                                                  {.duplication = 3,
+                                                   .max_seq_tokens = kMostTokens,
+                                                   .max_masked_per_seq = 3,
+                                                   .segments = Segments::kOne});
+  std::map<std::vector<TokenId>, int64_t> wanted, blocks;
+  for (int64_t d = 0; d < documents.size(); ++d) {
+    const auto at = [&](int64_t document) {
+      const int64_t sentence = documents.document_offsets[static_cast<size_t>(document)];
+      return documents.sentence_offsets[static_cast<size_t>(sentence)];
+    };
+    for (int64_t i = at(d); i < at(d + 1); i += kMostTokens - 2) {
+      const int64_t end = std::min(i + kMostTokens - 2, at(d + 1));
+      wanted[{documents.token_ids.begin() + i, documents.token_ids.begin() + end}] += 3;
+    }
+  }
+  int64_t num_masked = 0;
+  for (int64_t i = 0; i < found.size(); ++i) {
+    const SampleView sample = found.at(i);
+    std::vector<TokenId> ids(sample.token_ids.begin(), sample.token_ids.end());
+    ASSERT_GE(sample.masked_positions.size(), 1u);
+    for (size_t m = 0; m < sample.masked_positions.size(); ++m) {
+      ids[static_cast<size_t>(sample.masked_positions[m])] = sample.masked_ids[m];
+      ++num_masked;
+    }
+    EXPECT_EQ(ids.front(), vocabulary.special().classify);
+    EXPECT_EQ(ids.back(), vocabulary.special().separator);
+    EXPECT_EQ(std::ranges::count(sample.segment_ids, 0), std::ssize(ids));
+    EXPECT_EQ(sample.next_sentence_label, 0);
+    ++blocks[{ids.begin() + 1, ids.end() - 1}];
+  }
+  EXPECT_EQ(blocks, wanted);
+  EXPECT_GT(num_masked, found.size());
+  EXPECT_EQ(found.dropped_tokens, 0);
+}
 
 TEST(GeneratorOptionsTest, ImpossibleOptionsAreNamed) {
   const auto message = [](const GeneratorOptions& options) -> std::string {
