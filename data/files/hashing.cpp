@@ -77,6 +77,10 @@ std::string xxh3_of_file(const std::string& path) {
   return hex_text(canonical.digest);
 }
 
+uint64_t xxh3_of_text(std::string_view text, uint64_t seed) {
+  return XXH3_64bits_withSeed(text.data(), text.size(), seed);
+}
+
 std::string sha256_of_file(const std::string& path) {
   Digest digest("SHA256");
   for_each_chunk(path, [&](std::string_view chunk) { digest.update(chunk); });

@@ -15,6 +15,8 @@ std::string xxh3_of_file(const std::string& path);
 /// SHA-256 of a file's bytes as 64 hex digits.
 std::string sha256_of_file(const std::string& path);
 std::string md5_of_text(const std::string& text);
+/// 64-bit XXH3 of the text, a number like a random one for each seed.
+uint64_t xxh3_of_text(std::string_view text, uint64_t seed);
 
 /// A running digest as OpenSSL makes it, given as hex digits.
 class Digest {

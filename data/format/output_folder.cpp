@@ -45,7 +45,8 @@ std::string option_of(const std::string& fact) {
   static const std::vector<std::string> kOptions{
       "layout",       "duplication", "masked_fraction", "short_seq_probability",
       "eval_samples", "seed",        "max_seq_tokens",  "max_masked_per_seq",
-      "vocab_size"};
+      "vocab_size",   "documents",   "field",           "part_mib",
+      "hold_out",     "segments"};
   if (const auto other = kOtherNames.find(fact); other != kOtherNames.end()) return other->second;
   if (std::ranges::find(kOptions, fact) == kOptions.end()) return fact;
   std::string option = "--" + fact;

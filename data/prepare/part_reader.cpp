@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "data/prepare/sentences.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/error.h"
 
@@ -61,7 +60,7 @@ std::optional<std::string_view> LineReader::next() {
   if (file_.fail()) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ": longer than ", kMostLineBytes,
          " bytes, want one sentence per line and a blank line between documents;"
-         " split the text into sentences");
+         " give --prose for ordinary text");
   }
   const int64_t line_bytes = file_.gcount() - (file_.eof() ? 0 : 1);
   const std::string_view line(line_.data(), static_cast<size_t>(line_bytes));
@@ -78,33 +77,22 @@ std::optional<std::string_view> LineReader::next() {
   return line.substr(0, static_cast<size_t>(end - line_.begin()));
 }
 
-Documents read_documents(const std::string& path, TextForm form, WordPieceTokenizer& tokenizer,
+Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes) {
   Documents documents;
-  const auto add_sentence = [&](std::string_view sentence) {
-    tokenizer.append_ids(sentence, documents.token_ids);
-    if (documents.num_tokens() > documents.sentence_offsets.back()) {
-      documents.sentence_offsets.push_back(documents.num_tokens());
-    }
-  };
-  std::string prose;  // of the document so far
-  const auto end_document = [&] {
-    for (const std::string& sentence : split_sentences(prose)) add_sentence(sentence);
-    prose.clear();
-    close_document(documents);
-  };
   LineReader lines(path, on_bytes);
   while (const std::optional<std::string_view> raw = lines.next()) {
     const std::string_view line = strip(*raw);
     if (line.empty()) {
-      end_document();
-    } else if (form == TextForm::kProse) {
-      prose.append(line).append(" ");
-    } else {
-      add_sentence(line);
+      close_document(documents);
+      continue;
+    }
+    tokenizer.append_ids(line, documents.token_ids);
+    if (documents.num_tokens() > documents.sentence_offsets.back()) {
+      documents.sentence_offsets.push_back(documents.num_tokens());
     }
   }
-  end_document();
+  close_document(documents);
   if (documents.size() == 0) {
     fail(ExitCode::kData, path, ": holds no document in its ", lines.bytes_read(),
          " bytes, want sentences, one per line, with a blank line between documents");

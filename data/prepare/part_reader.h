@@ -12,7 +12,7 @@
 
 namespace bertha {
 
-/// The longest line that is still taken for a sentence.
+/// The longest line that is read as a sentence.
 inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
 /// The lines of a UTF-8 text file, without the '\n' that ends them and without any '\r', which
@@ -63,10 +63,10 @@ enum class TextForm : uint8_t {
   kProse,            // the lines of a document are one text, see split_sentences()
 };
 
-/// The documents of a text file. `on_bytes`: as LineReader's.
+/// The documents of a text file that has a sentence per line. `on_bytes`: as LineReader's.
 ///
 /// Errors    those of LineReader; Error(kData) when the file holds no document.
-Documents read_documents(const std::string& path, TextForm form, WordPieceTokenizer& tokenizer,
+Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes);
 
 }  // namespace bertha

@@ -21,6 +21,8 @@
 #include "data/format/output_folder.h"
 #include "data/format/shard_reader.h"
 #include "data/format/shard_writer.h"
+#include "data/prepare/byte_stream.h"
+#include "data/prepare/intake.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/preparation_plan.h"
@@ -33,7 +35,7 @@
 namespace bertha {
 namespace {
 
-/// What is known of a finished part: the samples of one text file.
+/// What is known of a finished part: the samples of one text.
 struct PartRecord {
   std::string key;  // everything that decides the part's content, as text
   int64_t documents = 0;
@@ -52,10 +54,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_t
 /// Tells how much of the text a phase has been through. To be called from any thread.
 class TextProgress {
  public:
-  TextProgress(const WorkProgress& progress, const std::string& phase,
-               const std::vector<SourceFile>& sources)
-      : progress_(progress_of(progress, phase, "B of text")) {
-    for (const SourceFile& source : sources) total_bytes_ += source.bytes;
+  TextProgress(const WorkProgress& progress, const std::string& phase, int64_t total_bytes)
+      : progress_(progress_of(progress, phase, "B of text")), total_bytes_(total_bytes) {
     add(0);
   }
 
@@ -77,12 +77,30 @@ class TextProgress {
   int64_t total_bytes_ = 0;
 };
 
+/// 0 if one is a pipe.
+int64_t total_bytes(const std::vector<SourceFile>& sources) {
+  int64_t bytes = 0;
+  for (const SourceFile& source : sources) {
+    if (source.stream) return 0;
+    bytes += source.bytes;
+  }
+  return bytes;
+}
+
+int64_t total_bytes(const std::vector<PartPlan>& parts) {
+  int64_t bytes = 0;
+  for (const PartPlan& part : parts) bytes += part.source.bytes;
+  return bytes;
+}
+
+/// Those of pipes stay empty.
 std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, int workers,
                                       const WorkProgress& progress) {
-  TextProgress text(progress, "hash", sources);
+  TextProgress text(progress, "hash", total_bytes(sources));
   std::vector<std::string> hashes(sources.size());
   for_each_parallel(std::ssize(sources), workers, [&](int64_t index) {
     const auto at = static_cast<size_t>(index);
+    if (sources[at].stream) return;
     hashes[at] = sha256_of_file(sources[at].path);
     text.add(sources[at].bytes);
   });
@@ -102,7 +120,7 @@ std::optional<PartRecord> find_finished_part(const PartPlan& part) {
   return record;
 }
 
-/// One text file through the generator: writes the samples and then the record, each appearing by
+/// One part through the generator: writes the samples and then the record, each appearing by
 /// rename.
 PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
                      const Vocabulary& vocabulary, TextProgress& text,
@@ -113,13 +131,15 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   Documents documents;
   {
     WordPieceTokenizer tokenizer(vocabulary, plan.tokenizer);
-    documents = read_documents(part.source.path, plan.text_form, tokenizer, [&](int64_t bytes) {
+    documents = read_documents(part.source.path, tokenizer, [&](int64_t bytes) {
       if (cancelled()) throw Cancelled();
       told_bytes += bytes / num_passes;
       text.add(bytes / num_passes);
     });
   }
-  const GeneratedSamples samples = generate_samples(documents, vocabulary, plan.generator);
+  GeneratorOptions generator = plan.generator;
+  generator.seed = part.seed;
+  const GeneratedSamples samples = generate_samples(documents, vocabulary, generator);
   if (cancelled()) throw Cancelled();
   ShardWriter writer(part.path, plan.part_layout, plan.manifest.limits);
   for (int64_t place = 0; place < samples.size(); ++place) writer.append(samples.at(place));
@@ -215,10 +235,14 @@ void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
   if (progress) progress(0, std::ssize(plan.shard_paths));
   int64_t num_samples = 0;
   for (const PartRecord& record : records) num_samples += record.samples;
-  if (options.eval_samples == 0) {
+  if (plan.eval_samples == 0) {
     return distribute_samples(plan, options.layout, num_samples, progress);
   }
-  write_eval_shard(plan, options.layout, eval_selection(num_samples, options.eval_samples));
+  const bool are_asked_for = options.eval_samples > 0;  // then fewer are an error
+  write_eval_shard(
+      plan, options.layout,
+      eval_selection(num_samples,
+                     are_asked_for ? plan.eval_samples : std::min(num_samples, plan.eval_samples)));
   if (progress) progress(1, 1);
 }
 
@@ -238,18 +262,109 @@ std::vector<ShardRecord> describe_shards(const PrepareOptions& options, const Pr
 Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRecord>& parts,
                            const std::vector<ShardRecord>& shards) {
   Manifest manifest = plan.manifest;
-  manifest.counts["text_files"] = std::ssize(parts);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    manifest.counts["documents"] += parts[i].documents;
-    manifest.counts["sentences"] += parts[i].sentences;
-    manifest.counts["lone_documents"] += parts[i].documents == 1 ? 1 : 0;
-    manifest.counts["text_tokens"] += parts[i].text_tokens;
-    manifest.counts["unknown_tokens"] += parts[i].unknown_tokens;
-    manifest.counts["dropped_tokens"] += parts[i].dropped_tokens;
-    manifest.counts["text_bytes"] += plan.parts[i].source.bytes;
+  manifest.counts["text_files"] = std::ssize(manifest.sources);
+  for (const PartRecord& part : parts) {
+    manifest.counts["documents"] += part.documents;
+    manifest.counts["sentences"] += part.sentences;
+    manifest.counts["lone_documents"] += part.documents == 1 ? 1 : 0;
+    manifest.counts["text_tokens"] += part.text_tokens;
+    manifest.counts["unknown_tokens"] += part.unknown_tokens;
+    manifest.counts["dropped_tokens"] += part.dropped_tokens;
+  }
+  for (const ManifestSource& source : manifest.sources) {
+    manifest.counts["text_bytes"] += source.bytes;
   }
   add_shards(shards, manifest);
   return manifest;
+}
+
+/// Makes the shards, the checksum list and the manifest that are planned.
+Manifest make_data(const PrepareOptions& options, const PreparationPlan& plan,
+                   const Vocabulary& vocabulary, const WorkProgress& progress,
+                   int64_t& parts_reused) {
+  TextProgress text(progress, "generate", total_bytes(plan.parts));
+  const std::vector<PartRecord> records = make_parts(options, plan, vocabulary, text, parts_reused);
+  write_shards(options, plan, records, progress_of(progress, "write", "shards"));
+  Manifest manifest = finished_manifest(
+      plan, records, describe_shards(options, plan, progress_of(progress, "check", "shards")));
+  write_checksum_list(plan.checksum_list_path, manifest.shards);
+  write_manifest(plan.manifest_path, manifest);
+  return manifest;
+}
+
+Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& options,
+               const WorkProgress& progress) {
+  TextProgress text(progress, "read", total_bytes(sources));
+  return take_in(sources, options, [&](int64_t bytes) { text.add(bytes); });
+}
+
+std::vector<TextPart> whole_files(const std::vector<SourceFile>& sources,
+                                  const std::vector<std::string>& sha256) {
+  std::vector<TextPart> parts;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    parts.push_back({.file = sources[i], .sha256 = sha256[i]});
+  }
+  return parts;
+}
+
+/// The text that a sample was made of, with its [MASK], as much as fits into some lines.
+std::string text_of_sample(const SampleView& sample, const Vocabulary& vocabulary) {
+  constexpr size_t kMostBytes = 480;
+  std::string text;
+  for (const TokenId id : sample.token_ids) {
+    const std::string& wordpiece = vocabulary.wordpiece(id);
+    const bool goes_on = wordpiece.starts_with("##");
+    if (text.size() + wordpiece.size() > kMostBytes) return text + " ...";
+    if (!goes_on && !text.empty()) text += ' ';
+    text += goes_on ? wordpiece.substr(2) : wordpiece;
+  }
+  return text;
+}
+
+/// Of the first shard, the sample in the middle.
+std::string some_sample(const PrepareOptions& options, const Manifest& manifest,
+                        const Vocabulary& vocabulary) {
+  ShardRows rows((std::filesystem::path(options.output_dir) / manifest.shards.at(0).name).string());
+  const SampleSet samples =
+      rows.read(rows.num_rows() / 2, 1, manifest.limits, [](const Violation&) {}).samples;
+  return text_of_sample(samples[0], vocabulary);
+}
+
+/// Brings the text into parts of the published form, if it is not; returns those held out.
+Intake cut_text(const PrepareOptions& options, const std::vector<SourceFile>& sources,
+                PreparationPlan& plan, const WorkProgress& progress) {
+  make_work_folder(options.output_dir);
+  Intake intake = take_in(sources, plan.intake, progress);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i].stream) continue;
+    plan.manifest.sources[i].bytes = sources[i].stream->bytes_read();
+    plan.manifest.sources[i].sha256 = sources[i].stream->sha256();
+  }
+  plan_parts(options, intake.parts, plan);
+  plan.manifest.counts["held_out_documents"] = intake.held_out_documents;
+  return intake;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return;
+  fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
+       "; choose another output folder");
+}
+
+void remove_texts(const Intake& intake) {
+  std::error_code ignored;
+  for (const auto* parts : {&intake.parts, &intake.held_out}) {
+    for (const TextPart& part : *parts) std::filesystem::remove(part.file.path, ignored);
+  }
+}
+
+void check_published(const std::vector<SourceFile>& sources) {
+  const auto other = std::ranges::find_if_not(sources, &SourceFile::is_plain);
+  if (other == sources.end()) return;
+  fail(ExitCode::kUsage, other->path,
+       ": --official wants files of plain text, a sentence per line; write the text out first");
 }
 
 }  // namespace
@@ -278,29 +393,46 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
   }
   std::map<std::string, int64_t> left_out;
   const std::vector<SourceFile> sources =
-      list_source_files(options.inputs, options.missing, &left_out);
+      list_source_files(options.inputs, options.missing, &left_out, options.output_dir);
+  if (options.published_form_only) check_published(sources);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
-  PreparationPlan plan = make_plan(
-      options, sources, hash_sources(sources, options.workers, progress), vocabulary.size());
+  const std::vector<std::string> hashes = hash_sources(sources, options.workers, progress);
+  PreparationPlan plan = make_plan(options, sources, hashes, vocabulary.size());
   plan.manifest.counts = std::move(left_out);
   const FileLock lock = lock_output_folder(options.output_dir);
+  if (plan.is_published) plan_parts(options, whole_files(sources, hashes), plan);
+  const bool has_pipe = std::ranges::any_of(
+      sources, [](const SourceFile& source) { return source.stream != nullptr; });
+  if (!has_pipe) check_same_data(plan);
   check_output_folder(options, plan);
 
   PrepareSummary summary;
-  summary.already_done = is_already_done(options, plan, summary.manifest);
+  summary.already_done = !has_pipe && is_already_done(options, plan, summary);
+  Intake intake;
+  if (!summary.already_done && !plan.is_published) {
+    intake = cut_text(options, sources, plan, progress);
+    check_same_data(plan);
+    check_output_folder(options, plan);
+    summary.already_done = has_pipe && is_already_done(options, plan, summary);
+  }
   if (!summary.already_done) {
     make_work_folder(options.output_dir);
-    TextProgress text(progress, "generate", sources);
-    const std::vector<PartRecord> records =
-        make_parts(options, plan, vocabulary, text, summary.parts_reused);
-    write_shards(options, plan, records, progress_of(progress, "write", "shards"));
-    summary.manifest = finished_manifest(
-        plan, records, describe_shards(options, plan, progress_of(progress, "check", "shards")));
-    write_checksum_list(plan.checksum_list_path, summary.manifest.shards);
-    write_manifest(plan.manifest_path, summary.manifest);
+    if (!intake.held_out.empty()) {
+      const PreparationPlan held_out = plan_held_out(plan, options, intake.held_out);
+      make_folder(std::filesystem::path(held_out.manifest_path).parent_path());
+      int64_t reused = 0;
+      summary.held_out = make_data(options, held_out, vocabulary, {}, reused);
+      for (const PartPlan& part : held_out.parts) {
+        std::filesystem::remove(part.path);
+        std::filesystem::remove(part.record_path);
+      }
+    }
+    summary.manifest = make_data(options, plan, vocabulary, progress, summary.parts_reused);
   }
+  remove_texts(intake);
   // The records of parts that are shards stay: a shard that is lost later is made again alone.
   if (!plan.parts_are_shards) remove_work_folder(options.output_dir);
+  summary.sample = some_sample(options, summary.manifest, vocabulary);
   summary.elapsed_seconds = seconds_since(start);
   return summary;
 }

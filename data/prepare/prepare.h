@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,35 +10,56 @@
 #include "data/format/shard_layout.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/pairs_and_masks.h"
+#include "data/prepare/source_reader.h"
 
 namespace bertha {
 
+/// PrepareOptions::hold_out: 0.01, but 0 in the published form and with eval_samples.
+inline constexpr double kHoldOutByForm = -1;
+/// PrepareOptions::part_mib: 8, but a part per file in the published form.
+inline constexpr int64_t kPartsByForm = -1;
+
 /// The published settings are the defaults.
 struct PrepareOptions {
-  std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
+  std::vector<std::string> inputs;  // texts, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
   TextForm text_form = TextForm::kSentencePerLine;
-  std::string vocab_file;  // tokenizer_config.json next to it selects cased or uncased
+  DocumentForm documents = DocumentForm::kAuto;
+  std::string field = "text";  // of JSON lines and tables
+  std::string vocab_file;      // tokenizer_config.json next to it selects cased or uncased
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
-  int64_t num_shards = 0;           // 0 = one shard per text file
-  GeneratorOptions generator = {};  // the same for every text file
+  int64_t num_shards = 0;           // 0 = one shard per part
+  GeneratorOptions generator = {};  // the same for every part
   int64_t eval_samples = 0;         // > 0: instead of shards, one file of that many samples
-  int workers = 0;                  // threads; 0 = one per processor
-  bool resume = true;               // false: make finished parts again
+  int64_t part_mib = kPartsByForm;  // of text; 0 = a part per file
+  double hold_out = 0;              // share of the documents that are kept for evaluation
+  bool published_form_only = false;
+  int workers = 0;     // threads; 0 = one per processor
+  bool resume = true;  // false: make finished parts again
 };
+
+/// Whether the text goes through the published generator as it is: files of plain text, and no
+/// option that changes what a sentence, a document, a part or a sample is.
+bool is_published_form(const PrepareOptions& options, const std::vector<SourceFile>& sources);
 
 struct PrepareSummary {
   Manifest manifest;
+  std::optional<Manifest> held_out = {};  // of eval/ in the output folder
+  std::string sample = {};                // one of the training samples, as text
   int64_t parts_reused = 0;
   bool already_done = false;  // everything was there and intact; nothing was written
   double elapsed_seconds = 0;
 };
 
-/// Text -> shards and manifest.json in output_dir. Each text file goes through the published
-/// generator by itself, with the same seed, and becomes a part; the parts are shards already
-/// (num_shards = 0), or are assigned in order to num_shards files (the first S * ceil(N / S) - N
-/// hold one sample less), or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
+/// Text -> shards and manifest.json in output_dir. In the published form (is_published_form()) each
+/// text file goes through the published generator by itself, with the same seed, and becomes a
+/// part.
+/// Otherwise take_in() cuts the texts into parts first, each with a seed of its own, and the
+/// documents held out become output_dir/eval/part_eval.hdf5 (at most 10,000 samples, evenly picked,
+/// no duplication) with a manifest of its own. The parts are shards already (num_shards = 0), or
+/// are assigned in order to num_shards files (the first S * ceil(N / S) - N hold one sample less),
+/// or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
 ///
 /// Writes    output_dir/part_00000_of_00008.hdf5 ... or part_eval_10k.hdf5, manifest.json, and
 ///           checksums.chk, in the published form. Until it has finished output_dir/work/ holds the
@@ -46,8 +68,9 @@ struct PrepareSummary {
 ///           finished parts again when text, vocabulary, options and versions are the same; one
 ///           that had finished does nothing.
 /// Random    depends on the options and the text only, not on workers or interruptions.
-/// Needs     memory per worker: about 4 bytes per token generated from one text file, plus 100 MB;
-///           a shard must fit too.
+/// Needs     memory per worker: about 4 bytes per token generated from one part, plus 100 MB;
+///           a shard must fit too. Disk: outside of the published form the text once more, in
+///           work/, until it has finished.
 /// Errors    Error(kUsage): options. Error(kData): text, vocabulary, disk full, or output_dir holds
 ///           the results of other options or text; earlier results stay as they were.
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress);

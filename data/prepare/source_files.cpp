@@ -1,8 +1,9 @@
 #include "data/prepare/source_files.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <regex>
 #include <set>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "data/files/json_file.h"
+#include "data/prepare/byte_stream.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -20,80 +22,11 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostNames = 10;  // in a message, for each reason
 
-/// LeftOutReason::count; empty for training text.
-std::string left_out_as(const fs::directory_entry& entry) {
-  std::error_code ignored;
-  const fs::file_status status = entry.status(ignored);
-  const std::string name = entry.path().filename().string();
-  if (fs::is_directory(status)) return "left_out_folders";
-  if (!name.ends_with(".txt") && !name.starts_with("part-")) return "left_out_names";
-  if (name.starts_with("eval")) return "left_out_eval";
-  return fs::is_regular_file(status) ? "" : "left_out_links";
-}
-
-void check_complete(const std::string& folder, const std::vector<std::string>& paths,
-                    MissingFiles accepted) {
-  std::vector<std::string> names;
-  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
-  const std::vector<std::string> missing = missing_of_numbered(names);
-  if (!missing.empty()) {
-    const std::string what =
-        concat(folder, ": ", missing.size(), " of ", missing.size() + names.size(),
-               " text files are missing: ", first_names(missing));
-    if (accepted == MissingFiles::kRefuse) {
-      fail(ExitCode::kData, what, "; copy them, or accept the part that is there with --partial");
-    }
-    log_line(LogLevel::kWarning, what);
-  }
-  if (const std::vector<std::string> gaps = gaps_in_series(names); !gaps.empty()) {
-    log_line(
-        LogLevel::kWarning,
-        concat(folder, ": going by the names of the others, text is missing: ", first_names(gaps)));
-  }
-}
-
-std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles missing,
-                                         std::map<std::string, int64_t>* left_out) {
-  std::vector<std::string> files;
-  std::map<std::string, std::vector<std::string>> others;  // by reason
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string reason = left_out_as(*entry);
-    if (reason.empty()) {
-      files.push_back(entry->path().string());
-    } else {
-      others[reason].push_back(entry->path().filename().string());
-    }
-  }
-  if (error) fail(ExitCode::kData, folder, ": cannot list: ", error.message());
-  std::string told;
-  for (const auto& [count, text] : kLeftOutReasons) {
-    std::vector<std::string>& names = others[count];
-    if (names.empty()) continue;
-    std::ranges::sort(names);
-    told += concat("; ", text, ": ", names.size(), " (", first_names(names, kMostNames), ")");
-    if (left_out != nullptr) (*left_out)[count] += std::ssize(names);
-  }
-  if (files.empty()) {
-    fail(ExitCode::kData, folder,
-         ": no text in this folder, want files *.txt or part-* (those named eval* are left out);"
-         " name the files",
-         told);
-  }
-  if (!told.empty()) {
-    log_line(LogLevel::kWarning,
-             concat(folder, ": not read", told, "; to read a file or folder, give its path"));
-  }
-  std::ranges::sort(files);
-  check_complete(folder, files, missing);
-  return files;
-}
-
 // --- what a file begins as ---
 
 constexpr size_t kProbedBytes = size_t{1} << 16;
 constexpr size_t kOpeningBytes = 1024;  // that show JSON and HTML
+constexpr size_t kMostProbedLine = size_t{1} << 20;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 /// `text` begins with no blank; its last line may be cut.
@@ -156,58 +89,260 @@ int64_t columns_of_table(std::string_view text, char separator) {
   return is_table ? columns : 0;
 }
 
-}  // namespace
+/// Whether an object is all of the first line.
+bool begins_as_json_lines(const std::string& path) {
+  ByteStream stream(path);
+  std::string_view text = stream.peek(kMostProbedLine);
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlanks)));
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos && text.size() + 3 >= kMostProbedLine) return is_json(text);
+  try {
+    return text.empty() || parse_json(text.substr(0, end)).is_object();
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
 
-void check_plain_text(const std::string& path) {
-  std::string text(kProbedBytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
+// --- which files are read ---
+
+struct NameForm {
+  const char* ending;
+  SourceForm form;
+};
+constexpr std::array kNameForms = {
+    NameForm{".txt", SourceForm::kText},         NameForm{".jsonl", SourceForm::kJsonLines},
+    NameForm{".ndjson", SourceForm::kJsonLines}, NameForm{".json", SourceForm::kJsonLines},
+    NameForm{".csv", SourceForm::kCsv},          NameForm{".tsv", SourceForm::kTsv}};
+
+struct ForeignName {
+  const char* ending;
+  const char* reason;  // LeftOutReason::count
+};
+constexpr std::array kForeignNames = {
+    ForeignName{".html", "left_out_markup"},     ForeignName{".htm", "left_out_markup"},
+    ForeignName{".xhtml", "left_out_markup"},    ForeignName{".xml", "left_out_markup"},
+    ForeignName{".parquet", "left_out_parquet"}, ForeignName{".arrow", "left_out_parquet"},
+    ForeignName{".docx", "left_out_office"},     ForeignName{".doc", "left_out_office"},
+    ForeignName{".odt", "left_out_office"},      ForeignName{".rtf", "left_out_office"},
+    ForeignName{".pdf", "left_out_office"},      ForeignName{".epub", "left_out_office"}};
+
+/// The file's name in lower case, without the ending of a compression.
+std::string plain_name(const std::string& path) {
+  std::string name = fs::path(path).filename().string();
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  for (const std::string_view ending : {".gz", ".bgz", ".xz", ".zst"}) {
+    if (!name.ends_with(ending)) continue;
+    name.resize(name.size() - ending.size());
+    break;
+  }
+  return name;
+}
+
+/// The form that a name tells.
+std::optional<SourceForm> form_of_name(const std::string& name) {
+  for (const auto& [ending, form] : kNameForms) {
+    if (name.ends_with(ending)) return form;
+  }
+  if (name.starts_with("part-")) return SourceForm::kText;
+  return std::nullopt;
+}
+
+/// LeftOutReason::count; empty for training text.
+std::string left_out_as(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const fs::file_status status = entry.status(ignored);
+  const std::string name = plain_name(entry.path().string());
+  if (name.starts_with('.') || fs::is_directory(status)) return "left_out_folders";
+  for (const auto& [ending, reason] : kForeignNames) {
+    if (name.ends_with(ending)) return reason;
+  }
+  if (!form_of_name(name)) return "left_out_names";
+  if (name.starts_with("eval")) return "left_out_eval";
+  if (!fs::is_regular_file(status)) return "left_out_links";
+  return name.ends_with(".json") && !begins_as_json_lines(entry.path().string()) ? "left_out_json"
+                                                                                 : "";
+}
+
+void check_complete(const std::string& folder, const std::vector<std::string>& paths,
+                    MissingFiles accepted) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
+  const std::vector<std::string> missing = missing_of_numbered(names);
+  if (!missing.empty()) {
+    const std::string what =
+        concat(folder, ": ", missing.size(), " of ", missing.size() + names.size(),
+               " text files are missing: ", first_names(missing));
+    if (accepted == MissingFiles::kRefuse) {
+      fail(ExitCode::kData, what, "; copy them, or accept the part that is there with --partial");
+    }
+    log_line(LogLevel::kWarning, what);
+  }
+  if (const std::vector<std::string> gaps = gaps_in_series(names); !gaps.empty()) {
+    log_line(
+        LogLevel::kWarning,
+        concat(folder, ": going by the names of the others, text is missing: ", first_names(gaps)));
+  }
+}
+
+std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles missing,
+                                         std::map<std::string, int64_t>* left_out,
+                                         const std::string& output) {
+  std::map<std::string, std::vector<std::string>> files;   // by folder
+  std::map<std::string, std::vector<std::string>> others;  // by reason
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) {
+      const bool is_output = !output.empty() && fs::equivalent(entry->path(), output, ignored);
+      if (!is_output && !entry->path().filename().string().starts_with('.')) continue;
+      entry.disable_recursion_pending();
+    }
+    const std::string reason = left_out_as(*entry);
+    if (reason.empty()) {
+      files[entry->path().parent_path().string()].push_back(entry->path().string());
+    } else {
+      others[reason].push_back(fs::relative(entry->path(), folder, ignored).string());
+    }
+  }
+  if (error) fail(ExitCode::kData, folder, ": cannot list: ", error.message());
+  std::string told;
+  for (const auto& [count, text] : kLeftOutReasons) {
+    std::vector<std::string>& names = others[count];
+    if (names.empty()) continue;
+    std::ranges::sort(names);
+    told += concat("; ", text, ": ", names.size(), " (", first_names(names, kMostNames), ")");
+    if (left_out != nullptr) (*left_out)[count] += std::ssize(names);
+  }
+  if (files.empty()) {
+    fail(ExitCode::kData, folder,
+         ": no text in this folder, want files *.txt, part-*, *.jsonl, *.csv or *.tsv (those named"
+         " eval* are left out); name the files",
+         told);
+  }
+  if (!told.empty()) {
+    log_line(LogLevel::kWarning,
+             concat(folder, ": not read", told, "; to read a file or folder, give its path"));
+  }
+  std::vector<std::string> sorted;
+  for (const auto& [name, paths] : files) {
+    check_complete(name, paths, missing);
+    sorted.insert(sorted.end(), paths.begin(), paths.end());
+  }
+  std::ranges::sort(sorted);
+  return sorted;
+}
+
+enum class Contents : uint8_t { kText, kJson, kMarkup, kTable };
+
+/// What a text of which this is the beginning, or all, seems to be; of a table, its separator.
+Contents contents_of(ByteStream& stream, char& separator, int64_t& columns) {
+  std::string text(stream.peek(kProbedBytes));
+  const bool is_all = text.size() < kProbedBytes;
+  std::erase(text, '\r');
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+  text.erase(0, text.find_first_not_of(kBlanks));
+  if (is_json(text)) return Contents::kJson;
+  if (is_html(text)) return Contents::kMarkup;
+  // The last record may be cut.
+  text.resize(
+      std::min(text.size(), is_all ? text.find_last_not_of(kBlanks) + 1 : text.rfind('\n')));
+  for (const char candidate : {',', ';', '\t'}) {
+    separator = candidate;
+    columns = columns_of_table(text, separator);
+    if (columns > 0) return Contents::kTable;
+  }
+  return Contents::kText;
+}
+
+void check_plain_text(const std::string& path, ByteStream& stream) {
   const auto refuse = [&](const std::string& form, const char* remedy) {
     fail(ExitCode::kData, path, ": begins as ", form,
          ", want plain text with a blank line between documents; ", remedy);
   };
-  std::erase(text, '\r');
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
-  text.erase(0, text.find_first_not_of(kBlanks));
-  if (is_json(text)) refuse("JSON", "write its text out first, for example with jq -r .text");
-  if (is_html(text)) refuse("HTML or XML", "convert it first, for example with html2text");
-  // The last record may be cut.
-  text.resize(
-      std::min(text.size(), file.eof() ? text.find_last_not_of(kBlanks) + 1 : text.rfind('\n')));
-  for (const char separator : {',', ';', '\t'}) {
-    if (const int64_t columns = columns_of_table(text, separator); columns > 0) {
-      refuse(concat("a table of ", columns, " columns"), "write the column of the text out first");
-    }
+  char separator = 0;
+  int64_t columns = 0;
+  switch (contents_of(stream, separator, columns)) {
+    case Contents::kText:
+      return;
+    case Contents::kJson:
+      return refuse("JSON",
+                    "name a file of an object a line *.jsonl, and its field with --field; "
+                    "or write the text out first, for example with jq -r .text");
+    case Contents::kMarkup:
+      return refuse("HTML or XML", "convert it first, for example with html2text");
+    case Contents::kTable:
+      return refuse(concat("a table of ", columns, " columns"),
+                    "name the file *.csv or *.tsv, and the column of the text with --field");
   }
+}
+
+/// The form of what has no name; refuses what cannot be read.
+SourceForm form_of_pipe(const std::string& path, ByteStream& stream) {
+  char separator = 0;
+  int64_t columns = 0;
+  switch (contents_of(stream, separator, columns)) {
+    case Contents::kText:
+      return SourceForm::kText;
+    case Contents::kJson:
+      return SourceForm::kJsonLines;
+    case Contents::kTable:
+      return separator == '\t' ? SourceForm::kTsv : SourceForm::kCsv;
+    case Contents::kMarkup:
+      check_plain_text(path, stream);
+  }
+  return SourceForm::kText;
+}
+
+SourceFile source_of(const std::string& path) {
+  std::error_code error;
+  const auto stream = std::make_shared<ByteStream>(path);
+  SourceFile source{.path = path == "-" ? "standard input" : path,
+                    .is_compressed = stream->is_compressed()};
+  if (stream->is_pipe()) {
+    source.form = form_of_pipe(source.path, *stream);
+    source.stream = stream;
+    return source;
+  }
+  source.bytes = static_cast<int64_t>(fs::file_size(path, error));
+  source.form = form_of_name(plain_name(path)).value_or(SourceForm::kText);
+  if (source.form == SourceForm::kText) check_plain_text(path, *stream);
+  return source;
+}
+
+}  // namespace
+
+void check_plain_text(const std::string& path) {
+  if (!fs::exists(path)) return;
+  ByteStream stream(path);
+  check_plain_text(path, stream);
 }
 
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
                                           MissingFiles missing,
-                                          std::map<std::string, int64_t>* left_out) {
+                                          std::map<std::string, int64_t>* left_out,
+                                          const std::string& output) {
   if (inputs.empty()) fail(ExitCode::kUsage, "no input text, want files or folders");
   std::vector<SourceFile> sources;
   std::set<fs::path> seen;
-  int64_t total_bytes = 0;
+  bool has_text = false;
   for (const std::string& input : inputs) {
     const bool is_folder = fs::is_directory(input);
     for (const std::string& path :
-         is_folder ? files_of_folder(input, missing, left_out) : std::vector{input}) {
+         is_folder ? files_of_folder(input, missing, left_out, output) : std::vector{input}) {
       std::error_code error;
-      const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
-      if (error) {
-        fail(ExitCode::kData, path, ": cannot read: ", error.message(),
-             "; give the path of a readable text file");
-      }
-      if (!seen.insert(fs::weakly_canonical(path)).second) {
+      const fs::path canonical = fs::weakly_canonical(path, error);
+      if (!seen.insert(error ? fs::path(path) : canonical).second) {
         fail(ExitCode::kData, path, ": given twice, want each text once");
       }
-      check_plain_text(path);
-      sources.push_back(SourceFile{.path = path, .bytes = bytes});
-      total_bytes += bytes;
+      sources.push_back(source_of(path));
+      has_text = has_text || sources.back().bytes > 0 || sources.back().stream != nullptr;
     }
   }
-  if (total_bytes == 0) {
+  if (!has_text) {
     fail(ExitCode::kData, sources.front().path, ": the input text is empty (", sources.size(),
          " files), want sentences, one per line, with a blank line between documents");
   }

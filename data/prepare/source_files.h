@@ -2,17 +2,29 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/format/shard_names.h"
 
 namespace bertha {
 
-/// A text file to read.
+class ByteStream;
+
+enum class SourceForm : uint8_t { kText, kJsonLines, kCsv, kTsv };
+
+/// A text to read.
 struct SourceFile {
   std::string path;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // as stored; 0 for a pipe
+  SourceForm form = SourceForm::kText;
+  bool is_compressed = false;
+  std::shared_ptr<ByteStream> stream = nullptr;  // of a pipe, which can be read only once
+
+  /// Whether its bytes are lines of text.
+  bool is_plain() const { return form == SourceForm::kText && !is_compressed && !stream; }
 };
 
 /// Why something in a folder is not read as training text.
@@ -21,23 +33,34 @@ struct LeftOutReason {
   const char* text;
 };
 inline constexpr LeftOutReason kLeftOutReasons[] = {
-    {"left_out_names", "named neither *.txt nor part-*"},
+    {"left_out_names",
+     "named neither *.txt, part-*, *.jsonl, *.ndjson, *.json, *.csv nor *.tsv (.gz, .bgz, .xz or "
+     ".zst may follow)"},
     {"left_out_eval", "named eval*"},
-    {"left_out_folders", "folders"},
+    {"left_out_markup", "HTML or XML, convert them first"},
+    {"left_out_parquet", "Parquet or Arrow, pipe their rows into --text - as JSON lines"},
+    {"left_out_office", "PDF, EPUB or of an office program, save them as text"},
+    {"left_out_json", "JSON, but not an object a line"},
+    {"left_out_folders", "hidden, or a folder that is a link or the output"},
     {"left_out_links", "broken links, devices and pipes"}};
 
-/// The files that the inputs stand for: a file itself; of a folder, sorted by name, its files
-/// `*.txt` and `part-*`, but none whose name starts with "eval" (evaluation text lies beside
-/// training text in the published layout; name it to read it). A warning names what else is in the
-/// folder and why it is left out; `left_out`, if any, receives the numbers by reason.
+/// The texts that the inputs stand for: a file itself; "-", which is standard input; of a folder
+/// and the folders in it, sorted by path, the files that have the name of a text, but none whose
+/// name starts with "eval" (evaluation text lies next to training text in the published layout;
+/// name it to read it). The name decides the form; what has no known name, as standard input, is
+/// text, or, if it is a pipe, whatever it begins as. A warning names what else is in the
+/// folder and why it is left out; `left_out`, if any, receives the numbers by reason. The folder
+/// `output`, if any, is left out.
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
-///           twice, all files empty, no plain text (check_plain_text()); a folder that lacks files
-///           of a numbered set (part-00007-of-00500 tells that there are 500), unless that is
-///           accepted: then a warning names them. A gap in plain numbers is always but a warning.
+///           twice, all files empty, text that is not plain (check_plain_text()), those of
+///           ByteStream; a folder that lacks files of a numbered set (part-00007-of-00500 tells
+///           that there are 500), unless that is accepted: then a warning names them. A gap in
+///           plain numbers is always but a warning.
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
                                           MissingFiles missing,
-                                          std::map<std::string, int64_t>* left_out = nullptr);
+                                          std::map<std::string, int64_t>* left_out = nullptr,
+                                          const std::string& output = "");
 
 /// Refuses a file that begins as JSON, JSON lines, HTML, XML, or a table of values separated by
 /// commas, semicolons or tabs: a model would learn the markup. A file that may be plain text

@@ -12,7 +12,7 @@
 #include "data/files/new_file.h"
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/pair_merger.h"
-#include "data/prepare/part_reader.h"
+#include "data/prepare/source_reader.h"
 #include "data/prepare/unicode_text.h"
 #include "data/prepare/vocabulary.h"
 #include "data/prepare/wordpiece.h"
@@ -155,16 +155,17 @@ void add(Counts& counts, std::string_view text, int64_t count) {
   }
 }
 
-Counts count_words_of(const std::string& path, const TokenizerSettings& settings,
-                      const std::function<void(int64_t)>& on_bytes) {
+Counts count_words_of(const SourceFile& source, const TokenizerSettings& settings,
+                      const std::string& field, const std::function<void(int64_t)>& on_bytes) {
   Counts words;
   Counts chunks;  // text that needs Unicode: split once for all its occurrences
-  LineReader lines(path, on_bytes);
-  while (const auto line = lines.next()) {
+  const auto count_line = [&](std::string_view line) {
     split_words(
-        strip(*line), settings.do_lower_case, [&](std::string_view word) { add(words, word, 1); },
+        strip(line), settings.do_lower_case, [&](std::string_view word) { add(words, word, 1); },
         [&](std::string_view chunk) { add(chunks, chunk, 1); });
-  }
+  };
+  read_source(source, DocumentForm::kFile, field,
+              {.line = count_line, .end_document = [] {}, .bytes = on_bytes});
   for (const auto& [chunk, count] : chunks) {
     for (const std::string& word : basic_tokens(chunk, settings)) add(words, word, count);
   }
@@ -174,14 +175,15 @@ Counts count_words_of(const std::string& path, const TokenizerSettings& settings
 }  // namespace
 
 std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
-                                   const TokenizerSettings& settings, int workers,
+                                   const TokenizerSettings& settings, const std::string& field,
+                                   int workers,
                                    const std::function<void(int64_t bytes)>& on_bytes) {
   Counts total;
   std::mutex mutex;
   for_each_parallel(static_cast<int64_t>(sources.size()), workers,
                     [&](int64_t index, const std::function<bool()>& cancelled) {
                       const Counts words = count_words_of(
-                          sources[static_cast<size_t>(index)].path, settings, [&](int64_t bytes) {
+                          sources[static_cast<size_t>(index)], settings, field, [&](int64_t bytes) {
                             if (cancelled()) throw Cancelled();
                             const std::lock_guard<std::mutex> lock(mutex);
                             on_bytes(bytes);
@@ -262,7 +264,7 @@ std::vector<std::string> train_vocabulary(const VocabOptions& options,
     if (progress) progress("read", "B of text", done_bytes, total_bytes);
   };
   const std::vector<WordCount> words =
-      count_words(sources, options.tokenizer, options.workers, read);
+      count_words(sources, options.tokenizer, options.field, options.workers, read);
   if (words.empty()) {
     fail(ExitCode::kData, sources.front().path, ": no words in the input text (", sources.size(),
          " files), want sentences, one per line");

@@ -17,17 +17,19 @@ struct WordCount {
 };
 
 /// How often each basic token occurs in the texts, most frequent first, equals in byte order.
+/// `field`: of JSON lines and tables.
 /// `on_bytes` hears of the text read; it is called by one thread at a time.
 ///
 /// Exact     whatever the number of workers (0 = one per processor).
-/// Errors    those of LineReader.
+/// Errors    those of read_source.
 std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
-                                   const TokenizerSettings& settings, int workers,
-                                   const std::function<void(int64_t bytes)>& on_bytes);
+                                   const TokenizerSettings& settings, const std::string& field,
+                                   int workers, const std::function<void(int64_t bytes)>& on_bytes);
 
 struct VocabOptions {
-  std::vector<std::string> inputs;  // text files, or folders of them: see source_files.h
+  std::vector<std::string> inputs;  // texts, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
+  std::string field = "text";  // of JSON lines and tables
   TokenizerSettings tokenizer = {};
   int64_t num_wordpieces = 30522;  // wanted, special and unused entries included
   int workers = 0;                 // threads that read; 0 = one per processor

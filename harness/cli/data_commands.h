@@ -30,8 +30,9 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 /// gives no random next sentences.
 std::string text_of_counts(const std::string& path, const std::map<std::string, int64_t>& counts);
 
-/// --text PATH..., required, and --partial.
-void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing);
+/// --text PATH..., required, --partial and --field.
+void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing,
+                      std::string& field);
 /// --layout variable|fixed.
 void add_layout_option(CLI::App& command, ShardLayout& layout);
 /// What convert and pack read and how: the path, --max-sequences, --partial, --threads,

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -44,20 +45,33 @@ std::string warning_of_little_text(int64_t masked_tokens) {
       masked_tokens, uncertainty_text(masked_tokens));
 }
 
+/// Of the shard of held-out documents; "" without one.
+std::string held_out_text(const PrepareOptions& options, const PrepareSummary& summary) {
+  if (!summary.held_out) return "";
+  const std::map<std::string, int64_t>& counts = summary.held_out->counts;
+  return fmt::format("held out for evaluation: {} in {}, {}, in {}\n",
+                     counted_text(summary.held_out->num_samples(), "sample"),
+                     counted_text(counts.at("documents"), "document"),
+                     counted_text(counts.at("masked_tokens"), "masked token"),
+                     (std::filesystem::path(options.output_dir) / "eval").string());
+}
+
 void print_prepared(const PrepareOptions& options, const PrepareSummary& summary) {
   const std::map<std::string, int64_t>& counts = summary.manifest.counts;
   const std::string reused =
       summary.parts_reused > 0 ? fmt::format(" ({} parts reused)", summary.parts_reused) : "";
-  std::cout << fmt::format("{}: {} in {}, {}\nfrom {} in {}, {}\n{}", options.output_dir,
-                           counted_text(summary.manifest.num_samples(), "sample"),
-                           counted_text(std::ssize(summary.manifest.shards), "shard"),
-                           summary.already_done
-                               ? "all there already"
-                               : "made in " + duration_text(summary.elapsed_seconds) + reused,
-                           counted_text(counts.at("sentences"), "sentence"),
-                           counted_text(counts.at("documents"), "document"),
-                           counted_text(counts.at("masked_tokens"), "masked token"),
-                           text_of_counts(options.output_dir, counts));
+  std::cout << fmt::format(
+      "{}: {} in {}, {}\nfrom {} in {} of {}, {}\n{}{}a "
+      "sample: {}\n",
+      options.output_dir, counted_text(summary.manifest.num_samples(), "sample"),
+      counted_text(std::ssize(summary.manifest.shards), "shard"),
+      summary.already_done ? "all there already"
+                           : "made in " + duration_text(summary.elapsed_seconds) + reused,
+      counted_text(counts.at("sentences"), "sentence"),
+      counted_text(counts.at("documents"), "document"),
+      counted_text(std::ssize(summary.manifest.sources), "text"),
+      counted_text(counts.at("masked_tokens"), "masked token"),
+      text_of_counts(options.output_dir, counts), held_out_text(options, summary), summary.sample);
   const std::string warning = warning_of_little_text(counts.at("masked_tokens"));
   if (!warning.empty()) log_line(LogLevel::kWarning, options.output_dir + ": " + warning);
 }
@@ -91,13 +105,28 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
   return code;
 }
 
+/// --max-masked-per-seq where it is not given: the published one for sequences and a fraction up to
+/// the published ones, else as many as the fraction masks of the longest sequence.
+int64_t most_masked_of(const GeneratorOptions& options) {
+  const GeneratorOptions published;
+  if (options.max_seq_tokens <= published.max_seq_tokens &&
+      options.masked_fraction <= published.masked_fraction) {
+    return std::min(published.max_masked_per_seq, options.max_seq_tokens);
+  }
+  const double most = options.masked_fraction * static_cast<double>(options.max_seq_tokens);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(most)));
+}
+
 int run_prepare(const PrepareCommand& command, const CommandContext& context) {
-  if (command.official) return run_official(command.options, command.checksum_list, context);
   PrepareOptions options = command.options;
-  int64_t& most_masked = options.generator.max_masked_per_seq;
-  most_masked = command.max_masked_per_seq > 0
-                    ? command.max_masked_per_seq
-                    : std::min(most_masked, options.generator.max_seq_tokens);
+  if (command.official) {
+    options.published_form_only = true;
+    options.hold_out = 0;
+    return run_official(options, command.checksum_list, context);
+  }
+  options.generator.max_masked_per_seq = command.max_masked_per_seq > 0
+                                             ? command.max_masked_per_seq
+                                             : most_masked_of(options.generator);
   log_line(LogLevel::kInfo, "if this command is stopped, the same command resumes it");
   const PrepareSummary summary = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, summary);
@@ -107,11 +136,17 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
 
 }  // namespace
 
-void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing) {
+void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing,
+                      std::string& field) {
   add_text(command, "text,--text", inputs, "PATH",
-           "Text files in UTF-8, or folders of them (files *.txt and part-*); one sentence per "
-           "line. Files with a zero byte, and JSON, HTML and tables, are refused")
+           "Texts in UTF-8, or folders of them, read with the folders in them: *.txt and part-* "
+           "(one sentence per line), JSON lines (*.jsonl, *.ndjson, *.json), *.csv and *.tsv with "
+           "a header; compressed by gzip, xz or zstd, too; - is standard input. The name decides: "
+           "JSON, HTML and tables in a *.txt are refused, and so is a zero byte")
       .required();
+  add_text(command, "--field", field, "NAME",
+           "The field of JSON lines, or the column of a table, that is the text (default " + field +
+               ")");
   add_flag(
       command, "--partial", [&missing] { missing = MissingFiles::kAccept; },
       "Accept that text files of a numbered set are missing in a folder");
@@ -122,7 +157,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       data, chosen,
       {.name = "prepare",
        .description =
-           "Turns text into shards of training samples, as the published generator does. "
+           "Turns text into shards of training samples, as the published generator does. Plain "
+           "text files without --prose, --documents, --part-mib, --hold-out and --segments are the "
+           "published form: a shard per file, bit for bit the published samples. "
            "Finished parts are kept when it is stopped and run again. Text is tokenized as in "
            "google-research's tokenization.py; transformers differs for words of 101 to 200 "
            "characters, characters for private use, and [CLS] or [SEP] written in text.",
@@ -131,17 +168,25 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
            "64 --workers 8",
            "bertha data prepare --text book.txt --prose --vocab vocab.txt --output data/train",
+           "zcat corpus.gz | bertha data prepare --text - --vocab vocab.txt --output data/train",
            "bertha data prepare --text eval.txt --vocab vocab.txt --output data/eval "
            "--eval-samples 10000",
            "bertha data prepare --text text/ --vocab vocab.txt --output data --official "
            "--chk 4320_shards_varlength_shuffled.chk"}});
   PrepareCommand& command = set_action<PrepareCommand>(prepare, chosen, run_prepare);
   PrepareOptions* const options = &command.options;
-  add_text_options(prepare, options->inputs, options->missing);
+  options->hold_out = kHoldOutByForm;
+  add_text_options(prepare, options->inputs, options->missing, options->field);
   add_flag(
       prepare, "--prose", [options] { options->text_form = TextForm::kProse; },
       "The text is ordinary prose: join the lines between two blank lines and split them into "
-      "sentences (default: a sentence per line)");
+      "sentences (default: a sentence per line; records, and lines of any text but the published "
+      "form, are split but not joined)");
+  add_choice(
+      prepare, "--documents", {"auto", "blank", "line", "file"},
+      [options](size_t place) { options->documents = static_cast<DocumentForm>(place); },
+      "Where documents of plain text end: at blank lines, line ends or file ends (auto: at blank "
+      "lines if there are any, else lines if they are long, else files); a record is a document");
   add_text(prepare, "--vocab", options->vocab_file, "FILE",
            "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
            "beside it states otherwise")
@@ -151,13 +196,27 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
     add_count(prepare, name, value, doc + " (default {})");
   };
-  count("--shards", options->num_shards, "Shards to write; 0 = one per text file");
+  count("--shards", options->num_shards, "Shards to write; 0 = one per part of the text");
+  add_count(prepare, "--part-mib", options->part_mib,
+            "MiB of text in a part, which one thread turns into samples; 0 = a part per file "
+            "(default 8, or a part per file in the published form)",
+            0, 1 << 20);
+  add_number(prepare, "--hold-out", options->hold_out,
+             "Share of the documents, 0 to 0.5, that becomes evaluation data in the folder eval of "
+             "--output (default 0.01, or 0 in the published form and with --eval-samples)",
+             Numbers{.with_zero = true, .most = 0.5});
+  add_choice(
+      prepare, "--segments", {"pairs", "one"},
+      [options](size_t place) { options->generator.segments = static_cast<Segments>(place); },
+      "What a sequence has: two segments, for next-sentence prediction (default), or one, a block "
+      "of a document");
   count("--duplication", options->generator.duplication,
         "Times that each text is used, masked anew");
   count("--max-seq-tokens", options->generator.max_seq_tokens, "Longest sequence");
   add_count(
       prepare, "--max-masked-per-seq", command.max_masked_per_seq,
-      fmt::format("Most masked tokens of a sequence (default {}, or --max-seq-tokens if fewer)",
+      fmt::format("Most masked tokens of a sequence (default {}, or --max-seq-tokens if fewer; for "
+                  "a larger --masked-fraction or --max-seq-tokens their product)",
                   options->generator.max_masked_per_seq),
       1);
   count("--eval-samples", options->eval_samples,
@@ -177,8 +236,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
           "then the same shuffled, in two folders of --output with the published names",
           kOfficialShards));
   for (const char* name :
-       {"--prose", "--layout", "--duplication", "--max-seq-tokens", "--max-masked-per-seq",
-        "--masked-fraction", "--short-seq-probability", "--seed", "--eval-samples"}) {
+       {"--prose", "--documents", "--part-mib", "--hold-out", "--segments", "--layout",
+        "--duplication", "--max-seq-tokens", "--max-masked-per-seq", "--masked-fraction",
+        "--short-seq-probability", "--seed", "--eval-samples"}) {
     official.excludes(name);
   }
   add_text(prepare, "--chk", command.checksum_list, "FILE",

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
 
 #include "data/files/new_file.h"
@@ -18,7 +19,11 @@ struct VocabCommand {
 };
 
 int run_vocab(VocabCommand command, const CommandContext& context) {
-  { const NewFile probe(command.output); }  // fails before the work if it cannot be created
+  // Fails before the work if the file cannot be created.
+  const std::filesystem::path folder = std::filesystem::path(command.output).parent_path();
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  { const NewFile probe(command.output); }
   command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =
       train_vocabulary(command.options, progress_lines(context.terminal));
@@ -38,11 +43,11 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
        .description = "Trains a WordPiece vocabulary from text, which is lower-cased unless "
                       "tokenizer_config.json in the folder of --output states otherwise.",
        .examples = {"bertha data vocab --text text/ --size 4096 --output data/vocab.txt",
-                    "bertha data vocab --text a.txt b.txt --output vocab.txt",
+                    "bertha data vocab --text a.txt b.jsonl.gz --output vocab.txt",
                     "bertha data vocab --text text/ --size 30522 --output data/vocab.txt"}});
   VocabCommand& command = set_action<VocabCommand>(vocab, chosen, run_vocab);
   VocabOptions& options = command.options;
-  add_text_options(vocab, options.inputs, options.missing);
+  add_text_options(vocab, options.inputs, options.missing, options.field);
   add_count(vocab, "--size", options.num_wordpieces, "Wordpieces of the vocabulary (default {})");
   add_text(vocab, "-o,--output", command.output, "FILE", "File to write").required();
   add_count(vocab, "--workers", options.workers, "Threads; 0 = one per processor (default)");

@@ -131,8 +131,7 @@ void read_text(const std::string& bytes) {
       Vocabulary::load(std::string(kSourceDir) + "/tests/golden/prepare/vocab.txt");
   const std::string path = scratch_file("part.txt", bytes);
   WordPieceTokenizer tokenizer(vocabulary);
-  use(read_documents(path, TextForm::kProse, tokenizer, {}).num_tokens());
-  use(read_documents(path, TextForm::kSentencePerLine, tokenizer, {}).num_tokens());
+  use(read_documents(path, tokenizer, {}).num_tokens());
 }
 
 std::vector<std::string> text_seeds() {

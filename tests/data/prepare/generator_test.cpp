@@ -52,8 +52,7 @@ std::vector<GoldenCase> golden_cases() {
 
 Documents golden_documents(const std::string& text, const Vocabulary& vocabulary) {
   WordPieceTokenizer tokenizer(vocabulary);
-  return read_documents(golden_path(text + ".txt"), TextForm::kSentencePerLine, tokenizer,
-                        [](int64_t) {});
+  return read_documents(golden_path(text + ".txt"), tokenizer, [](int64_t) {});
 }
 
 class GeneratorTest : public ::testing::TestWithParam<GoldenCase> {};

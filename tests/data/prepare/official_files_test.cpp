@@ -27,8 +27,8 @@ const SampleSet& generated() {
   static const SampleSet kSamples = [] {
     const Vocabulary vocabulary = Vocabulary::load(golden_path("vocab.txt"));
     WordPieceTokenizer tokenizer(vocabulary);
-    const Documents documents = read_documents(
-        golden_path("many_documents.txt"), TextForm::kSentencePerLine, tokenizer, [](int64_t) {});
+    const Documents documents =
+        read_documents(golden_path("many_documents.txt"), tokenizer, [](int64_t) {});
     const GeneratedSamples found = generate_samples(
         documents, vocabulary, {.duplication = 1, .max_seq_tokens = 64, .max_masked_per_seq = 10});
     SampleSet samples;

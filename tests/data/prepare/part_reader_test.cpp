@@ -28,14 +28,14 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-Documents documents_of(const std::string& text, TextForm form = TextForm::kSentencePerLine) {
+Documents documents_of(const std::string& text) {
   const TempFolder folder;
   write_bytes(folder.path("text"), text);
   const Vocabulary vocabulary({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."}, "v");
   WordPieceTokenizer tokenizer(vocabulary);
   int64_t heard_bytes = 0;
-  Documents documents = read_documents(folder.path("text"), form, tokenizer,
-                                       [&](int64_t bytes) { heard_bytes += bytes; });
+  Documents documents =
+      read_documents(folder.path("text"), tokenizer, [&](int64_t bytes) { heard_bytes += bytes; });
   EXPECT_EQ(heard_bytes, static_cast<int64_t>(text.size()));
   return documents;
 }
@@ -73,15 +73,6 @@ TEST(ReadDocumentsTest, BlankLinesSeparateAndEmptySentencesVanish) {
   EXPECT_THAT(documents.token_ids, ElementsAre(5, 6, 6, 7, 1));
   EXPECT_THAT(documents.sentence_offsets, ElementsAre(0, 2, 4, 5));
   EXPECT_THAT(documents.document_offsets, ElementsAre(0, 2, 3));
-}
-
-TEST(ReadDocumentsTest, LinesOfProseAreJoinedAndSplitIntoSentences) {
-  const std::string text = "a b\nbb. A\n\n \nbb. B a\n";
-  const Documents prose = documents_of(text, TextForm::kProse);
-  EXPECT_THAT(prose.token_ids, ElementsAre(5, 6, 1, 7, 5, 1, 7, 6, 5));
-  EXPECT_THAT(prose.sentence_offsets, ElementsAre(0, 4, 5, 7, 9));
-  EXPECT_THAT(prose.document_offsets, ElementsAre(0, 2, 4));
-  EXPECT_THAT(documents_of(text).sentence_offsets, ElementsAre(0, 2, 5, 9));
 }
 
 TEST(ReadDocumentsTest, AZeroByteIsRefusedWhereverItStands) {

@@ -59,9 +59,9 @@ class PrepareFolder {
     WordPieceTokenizer tokenizer(vocabulary);
     SampleSet all;
     for (int64_t index = 0; index < kTexts; ++index) {
-      const GeneratedSamples part = generate_samples(
-          read_documents(text(index), TextForm::kSentencePerLine, tokenizer, [](int64_t) {}),
-          vocabulary, {.duplication = 2, .max_seq_tokens = 64, .max_masked_per_seq = 10});
+      const GeneratedSamples part =
+          generate_samples(read_documents(text(index), tokenizer, [](int64_t) {}), vocabulary,
+                           {.duplication = 2, .max_seq_tokens = 64, .max_masked_per_seq = 10});
       for (int64_t i = 0; i < part.size(); ++i) {
         SampleView sample = part.at(i);
         sample.id = all.size();

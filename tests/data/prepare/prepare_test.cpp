@@ -51,7 +51,8 @@ TEST(PrepareTest, TheManifestCountsWhatIsLostOfTheText) {
   for (int i = 0; i < 100; ++i) line += "a b c ";
   write_bytes(folder.path("text/part-0"), line + "\n");
   write_bytes(folder.path("text/part-1"), "a b\nb a\n\na a\nb b\n\na b\nb b\n");
-  for (const char* name : {"eval.txt", "B.TXT", "notes.md", "AA/wiki_00"}) {
+  for (const char* name : {"eval.txt", "B.rtf", "notes.md", "AA/wiki_00", ".hidden.txt", "a.xml",
+                           "b.parquet", "c.json"}) {
     write_bytes(folder.path(concat("text/", name)), "a b\n");
   }
   std::filesystem::create_symlink(folder.path("nowhere"), folder.path("text/part-2"));
@@ -70,21 +71,30 @@ TEST(PrepareTest, TheManifestCountsWhatIsLostOfTheText) {
   EXPECT_EQ(counts["lone_documents"], 1);
   EXPECT_EQ(counts["left_out_names"], 2);
   EXPECT_EQ(counts["left_out_eval"], 1);
+  EXPECT_EQ(counts["left_out_markup"], 1);
+  EXPECT_EQ(counts["left_out_parquet"], 1);
+  EXPECT_EQ(counts["left_out_office"], 1);
+  EXPECT_EQ(counts["left_out_json"], 1);
   EXPECT_EQ(counts["left_out_folders"], 1);
   EXPECT_EQ(counts["left_out_links"], 1);
   EXPECT_THAT(
       log.warnings(),
-      ElementsAre(concat(folder.path("text"),
-                         ": not read; named neither *.txt nor part-*: 2 (B.TXT, notes.md); "
-                         "named eval*: 1 (eval.txt); folders: 1 (AA); broken links, devices "
-                         "and pipes: 1 (part-2); to read a file or folder, give its path")));
+      ElementsAre(AllOf(
+          HasSubstr(
+              concat(folder.path("text"), ": not read; named neither *.txt, part-*, *.jsonl")),
+          HasSubstr(": 2 (AA/wiki_00, notes.md); named eval*: 1 (eval.txt); HTML or XML, convert "
+                    "them first: 1 (a.xml); Parquet or Arrow, pipe their rows into --text - as "
+                    "JSON lines: 1 (b.parquet); PDF, EPUB or of an office program, save them as "
+                    "text: 1 (B.rtf); JSON, but not an object a line: 1 (c.json); hidden, "),
+          HasSubstr(": 1 (.hidden.txt); broken links, devices and pipes: 1 (part-2); to read a "
+                    "file or folder, give its path"))));
 }
 
 TEST(PrepareTest, AFolderWithoutTextNamesWhatItHolds) {
   const TempFolder folder;
-  write_bytes(folder.path("A.TXT"), "a b\n");
+  write_bytes(folder.path("A.MD"), "a b\n");
   EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
-              AllOf(HasSubstr("no text in this folder"), HasSubstr("A.TXT")));
+              AllOf(HasSubstr("no text in this folder"), HasSubstr("A.MD")));
   write_bytes(folder.path("a.txt"), "{\"text\": \"a b\"}\n");
   EXPECT_THAT(error_of([&] { list_source_files({folder.path()}, MissingFiles::kRefuse); }),
               AllOf(HasSubstr("a.txt: begins as JSON")));
@@ -285,6 +295,13 @@ TEST(PrepareTest, OptionsInConflictOrOutOfRangeAreNamed) {
   EXPECT_THAT(message([](auto& o) { o.num_shards = -1; }), HasSubstr("--shards -1"));
   EXPECT_THAT(message([](auto& o) { o.eval_samples = -1; }), HasSubstr("--eval-samples -1"));
   EXPECT_THAT(message([](auto& o) { o.workers = -1; }), HasSubstr("--workers -1"));
+  EXPECT_THAT(message([](auto& o) { o.hold_out = 0.6; }), HasSubstr("--hold-out 0.6"));
+  EXPECT_THAT(message([](auto& o) { o.part_mib = -2; }), HasSubstr("--part-mib -2"));
+  EXPECT_THAT(message([](auto& o) {
+                o.hold_out = 0.1;
+                o.eval_samples = 2;
+              }),
+              AllOf(HasSubstr("--hold-out 0.1"), HasSubstr("--eval-samples 2")));
   EXPECT_THAT(message([](auto& o) { o.generator.duplication = 0; }), HasSubstr("--duplication 0"));
   EXPECT_THAT(message([](auto& o) { o.inputs.clear(); }), HasSubstr("no input text"));
   EXPECT_THAT(message([](auto& o) { o.output_dir.clear(); }), HasSubstr("--output"));
@@ -305,19 +322,22 @@ TEST(EvalSelectionTest, IsWhatPythonComputes) {
 
 TEST(SourceFilesTest, FoldersGiveTheirTextsSortedAndNoEvaluationText) {
   const TempFolder folder;
-  for (const char* name :
-       {"b.txt", "a.txt", "part-00000-of-00001", "eval.txt", "eval.md5", "x.md", "notes.tsv"}) {
+  for (const char* name : {"b.txt", "a.txt", "part-00000-of-00001", "eval.txt", "eval.md5", "x.md",
+                           "notes.tsv", "sub/sub/C.TXT", "out/d.txt", ".git/e.txt"}) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path(name)).parent_path());
     write_bytes(folder.path(name), "text");
   }
   const auto names = [&](const std::vector<std::string>& inputs) {
     std::vector<std::string> found;
-    for (const SourceFile& source : list_source_files(inputs, MissingFiles::kRefuse)) {
+    for (const SourceFile& source :
+         list_source_files(inputs, MissingFiles::kRefuse, nullptr, folder.path("out"))) {
       EXPECT_EQ(source.bytes, 4);
       found.push_back(std::filesystem::path(source.path).filename());
     }
     return found;
   };
-  EXPECT_THAT(names({folder.path()}), ElementsAre("a.txt", "b.txt", "part-00000-of-00001"));
+  EXPECT_THAT(names({folder.path()}),
+              ElementsAre("a.txt", "b.txt", "notes.tsv", "part-00000-of-00001", "C.TXT"));
   EXPECT_THAT(names({folder.path("eval.txt"), folder.path("b.txt")}),
               ElementsAre("eval.txt", "b.txt"));
   EXPECT_THROW(names({folder.path("b.txt"), folder.path()}), Error) << "given twice";

@@ -146,8 +146,7 @@ TEST(TrainVocabularyTest, GetsTheWordpiecesOfChineseThatHuggingFaceGets) {
   };
   const auto count_unknown = [&](const Vocabulary& vocabulary) {
     WordPieceTokenizer tokenizer(vocabulary);
-    const Documents documents =
-        read_documents(text, TextForm::kSentencePerLine, tokenizer, [](int64_t) {});
+    const Documents documents = read_documents(text, tokenizer, [](int64_t) {});
     return std::ranges::count(documents.token_ids, vocabulary.special().unknown);
   };
   const auto characters_of = [](const Vocabulary& vocabulary) {
@@ -241,7 +240,7 @@ TEST(CountWordsTest, CountsBasicTokensMostFrequentFirst) {
   const auto count = [&](const TokenizerSettings& settings) {
     std::vector<std::string> found;
     for (const WordCount& word :
-         count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), settings, 2,
+         count_words(list_source_files({folder.path()}, MissingFiles::kRefuse), settings, "text", 2,
                      [](int64_t) {})) {
       found.push_back(concat(word.word, ' ', word.count));
     }

@@ -1,0 +1,333 @@
+#include "data/prepare/source_reader.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "data/files/json_file.h"
+#include "data/prepare/byte_stream.h"
+#include "data/prepare/part_reader.h"
+#include "data/prepare/unicode_text.h"
+#include "kernels/base/error.h"
+
+namespace bertha {
+namespace {
+
+constexpr size_t kMostRecordBytes = kMostTextBytes;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+/// Lines of a stream, and what is wrong in which of them.
+class SourceLines {
+ public:
+  SourceLines(const SourceFile& source, const TextSink& sink)
+      : path_(source.path),
+        sink_(sink),
+        stream_(source.stream ? source.stream : std::make_shared<ByteStream>(source.path)) {}
+
+  /// The next line with its '\n', which the last one may lack, valid until the following call. Of
+  /// a line of more than `most` bytes it is the first piece; the next call returns the next piece.
+  std::optional<std::string_view> next(size_t most) {
+    if (ends_line_) ++number_;
+    size_t end = text_.find('\n', at_);
+    while (end == std::string::npos && text_.size() - at_ <= most) {
+      const size_t unread = text_.size() - at_;
+      if (!read_more()) break;
+      end = text_.find('\n', unread);
+    }
+    std::string_view line = std::string_view(text_).substr(at_, end - at_ + (end < text_.size()));
+    if (line.empty()) return std::nullopt;
+    line = line.substr(0, first_piece(line, most));
+    at_ += line.size();
+    ends_line_ = line.ends_with('\n');
+    check(line);
+    return line;
+  }
+
+  /// Whether the last piece ended its line.
+  bool ends_line() const { return ends_line_ || at_ == text_.size(); }
+
+  template <class... Parts>
+  [[noreturn]] void wrong(int64_t line, const Parts&... parts) const {
+    fail(ExitCode::kData, path_, ", line ", line, ": ", parts...);
+  }
+  int64_t number() const { return number_; }
+
+  static size_t first_piece(std::string_view text, size_t most) {
+    if (text.size() <= most) return text.size();
+    if (const size_t blank = text.find_last_of(" \t\n", most - 1);
+        blank != std::string_view::npos) {
+      return blank + 1;
+    }
+    size_t size = most;
+    while (size > 1 && !starts_character(text[size])) --size;
+    return size;
+  }
+
+ private:
+  /// Appends a block to what is unread, which moves to the front; false at the end.
+  bool read_more() {
+    constexpr size_t kBlockBytes = size_t{1} << 18;
+    text_.erase(0, std::exchange(at_, 0));
+    const size_t before = text_.size();
+    text_.resize(before + kBlockBytes);
+    const size_t size = stream_->read(std::span(text_).subspan(before));
+    text_.resize(before + size);
+    if (std::exchange(is_first_block_, false) && text_.starts_with(kByteOrderMark)) {
+      text_.erase(0, kByteOrderMark.size());
+    }
+    if (sink_.bytes) {
+      sink_.bytes(stream_->bytes_read() - std::exchange(told_, stream_->bytes_read()));
+    }
+    return size > 0;
+  }
+
+  void check(std::string_view line) const {
+    if (const size_t at = line.find('\0'); at != std::string_view::npos) {
+      wrong(number_, "byte ", at + 1,
+            ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the "
+            "zero bytes (tr -d '\\000')");
+    }
+    if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
+      wrong(number_, "byte ", *at + 1, ": not valid UTF-8; convert the file to UTF-8");
+    }
+  }
+
+  std::string path_;
+  const TextSink& sink_;
+  std::shared_ptr<ByteStream> stream_;
+  std::string text_;
+  size_t at_ = 0;  // where the unread part of it begins
+  bool is_first_block_ = true;
+  bool ends_line_ = true;
+  int64_t number_ = 0;  // of the last line, from 1
+  int64_t told_ = 0;
+};
+
+/// The line without its end and without any '\r'; `scratch` stores it where there are some.
+std::string_view without_line_end(std::string_view line, std::string& scratch) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.find('\r') == std::string_view::npos) return line;
+  scratch = line;
+  std::erase(scratch, '\r');
+  return scratch;
+}
+
+void read_plain_text(SourceLines& lines, DocumentForm documents, const TextSink& sink) {
+  std::string scratch;
+  while (const auto piece = lines.next(kMostLineBytes)) {
+    const std::string_view line = without_line_end(*piece, scratch);
+    sink.line(line);
+    const bool ends = documents == DocumentForm::kLine
+                          ? lines.ends_line()
+                          : documents == DocumentForm::kBlank && strip(line).empty();
+    if (ends) sink.end_document();
+  }
+  sink.end_document();
+}
+
+/// Gives the text of a record to the sink.
+void take_record(SourceLines& lines, int64_t number, std::string_view text, const TextSink& sink) {
+  if (text.find('\0') != std::string_view::npos) {
+    lines.wrong(number, "a zero byte in the text (\\u0000); remove it");
+  }
+  std::string scratch;
+  while (!text.empty()) {
+    const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    for_each_piece(text.substr(0, size), kMostLineBytes,
+                   [&](std::string_view piece) { sink.line(without_line_end(piece, scratch)); });
+    text.remove_prefix(size);
+  }
+  sink.end_document();
+}
+
+/// "id, title, url".
+std::string listed(const std::vector<std::string>& names) {
+  return names.empty() ? "none" : first_names(names, 20);
+}
+
+std::string text_of_json(const nlohmann::json& record, const std::string& field,
+                         const SourceLines& lines) {
+  const auto found = record.find(field);
+  if (found == record.end()) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : record.items()) names.push_back(name);
+    lines.wrong(lines.number(), "no field \"", field, "\", found ", listed(names),
+                "; choose one with --field");
+  }
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_null()) return "";
+  std::string text;
+  if (!found->is_array()) {
+    lines.wrong(lines.number(), "field \"", field, "\" is ", found->type_name(),
+                ", want a text; choose another with --field");
+  }
+  for (const nlohmann::json& element : *found) {
+    if (!element.is_string()) {
+      lines.wrong(lines.number(), "field \"", field, "\" contains ", element.type_name(),
+                  ", want texts");
+    }
+    text += element.get<std::string>() + "\n";
+  }
+  return text;
+}
+
+void read_json_lines(SourceLines& lines, const std::string& field, const TextSink& sink) {
+  while (const auto line = lines.next(kMostRecordBytes)) {
+    if (!lines.ends_line()) {
+      lines.wrong(lines.number(), "longer than ", kMostRecordBytes, " bytes, want a record a line");
+    }
+    if (strip(*line).empty()) continue;
+    nlohmann::json record;
+    try {
+      record = parse_json(*line);
+    } catch (const nlohmann::json::exception& error) {
+      lines.wrong(lines.number(), "not a JSON object in one line (", error.what(),
+                  "); write one object a line, for example with jq -c .[]");
+    }
+    if (!record.is_object()) {
+      lines.wrong(lines.number(), "is ", record.type_name(),
+                  ", want a JSON object a line; write them with jq -c .[]");
+    }
+    take_record(lines, lines.number(), text_of_json(record, field, lines), sink);
+  }
+}
+
+/// The records of a table, as RFC 4180 has them.
+class TableReader {
+ public:
+  TableReader(SourceLines& lines, SourceForm form)
+      : lines_(lines), has_quotes_(form == SourceForm::kCsv) {
+    const auto first = read_line();
+    if (!first) return;
+    const std::string_view line = *first;
+    const auto has = [&](char c) { return line.find(c) != std::string_view::npos; };
+    separator_ = !has_quotes_ || (!has(',') && has('\t')) ? '\t'
+                 : !has(',') && has(';')                  ? ';'
+                                                          : ',';
+    read_record();
+    names_ = fields_;
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+  /// Number of the line at which the record starts.
+  int64_t number() const { return number_; }
+
+  /// The fields of the next record; nullptr at the end.
+  const std::vector<std::string>* next() {
+    do {
+      if (!read_line()) return nullptr;
+    } while (line_.empty());
+    read_record();
+    if (fields_.size() != names_.size()) {
+      lines_.wrong(
+          number_, "a record of ", fields_.size(), " fields, want ", names_.size(), " as in line 1",
+          has_quotes_ ? "; quote fields that contain separators, quotes or line ends" : "");
+    }
+    return &fields_;
+  }
+
+ private:
+  /// The next line, without its end, into line_.
+  std::optional<std::string_view> read_line() {
+    const auto line = lines_.next(kMostRecordBytes);
+    if (!line) return std::nullopt;
+    line_ = *line;
+    if (line_.ends_with('\n')) line_.pop_back();
+    if (line_.ends_with('\r')) line_.pop_back();
+    number_ = lines_.number();
+    return line_;
+  }
+
+  /// The fields of the record that line_ begins.
+  void read_record() {
+    fields_.clear();
+    const int64_t first = number_;
+    for (size_t at = 0;; ++at) {
+      fields_.emplace_back();
+      if (has_quotes_ && at < line_.size() && line_[at] == '"') at = read_quoted(at + 1, first);
+      const size_t end = std::min(line_.find(separator_, at), line_.size());
+      fields_.back().append(line_, at, end - at);
+      at = end;
+      if (at == line_.size()) break;
+    }
+    number_ = first;
+  }
+
+  /// Reads a field up to the quote that ends it, and returns the place after that.
+  size_t read_quoted(size_t at, int64_t first) {
+    std::string& field = fields_.back();
+    for (;;) {
+      const size_t quote = line_.find('"', at);
+      field.append(line_, at, quote - at);
+      if (quote == std::string::npos) {
+        field += '\n';
+        if (field.size() > kMostRecordBytes || !read_line()) {
+          lines_.wrong(first, "a quoted field that does not end, want \" after it");
+        }
+        at = 0;
+      } else if (line_.compare(quote, 2, "\"\"") == 0) {
+        field += '"';
+        at = quote + 2;
+      } else if (quote + 1 == line_.size() || line_[quote + 1] == separator_) {
+        return quote + 1;
+      } else {
+        lines_.wrong(number_, "text after the quote that ends a field, want ", separator_,
+                     " or the line end; write a quote in a quoted field twice");
+      }
+    }
+  }
+
+  SourceLines& lines_;
+  bool has_quotes_;
+  char separator_ = ',';
+  std::string line_;
+  int64_t number_ = 0;
+  std::vector<std::string> names_;
+  std::vector<std::string> fields_;
+};
+
+void read_table(SourceLines& lines, SourceForm form, const std::string& field,
+                const TextSink& sink) {
+  TableReader table(lines, form);
+  if (table.names().empty()) return;  // an empty file
+  const auto column = std::ranges::find(table.names(), field);
+  if (column == table.names().end()) {
+    lines.wrong(1, "no column \"", field, "\", found ", listed(table.names()),
+                "; choose one with --field");
+  }
+  const auto place = static_cast<size_t>(column - table.names().begin());
+  while (const std::vector<std::string>* record = table.next()) {
+    take_record(lines, table.number(), (*record)[place], sink);
+  }
+}
+
+}  // namespace
+
+void for_each_piece(std::string_view text, size_t most,
+                    const std::function<void(std::string_view piece)>& take) {
+  while (!text.empty()) {
+    const size_t size = SourceLines::first_piece(text, most);
+    take(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+}
+
+void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
+                 const TextSink& sink) {
+  SourceLines lines(source, sink);
+  switch (source.form) {
+    case SourceForm::kText:
+      return read_plain_text(lines, documents, sink);
+    case SourceForm::kJsonLines:
+      return read_json_lines(lines, field, sink);
+    case SourceForm::kCsv:
+    case SourceForm::kTsv:
+      return read_table(lines, source.form, field, sink);
+  }
+}
+
+}  // namespace bertha

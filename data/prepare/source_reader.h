@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "data/prepare/source_files.h"
+
+namespace bertha {
+
+/// Where the documents of plain text end. A record of JSON lines or of a table always is one.
+enum class DocumentForm : uint8_t { kAuto, kBlank, kLine, kFile };
+
+/// Receives a text.
+struct TextSink {
+  /// A line of a document, without the line end; empty, or white space, between paragraphs. A line
+  /// of plain text that is longer than kMostLineBytes comes in pieces, cut at white space.
+  std::function<void(std::string_view line)> line;
+  std::function<void()> end_document;
+  std::function<void(int64_t bytes)> bytes = {};  // read from the file since the last call
+};
+
+/// The documents of a source, in order. Of a record it is the text of one field: a name of JSON, or
+/// a column that the first line of the table names. A list of texts is one text, null is "".
+///
+/// JSON lines    an object a line; blank lines do not count.
+/// CSV           RFC 4180: "quoted" fields may contain separators, line ends and "" for a quote.
+///               Fields are separated by commas; by semicolons or tabs if the first line has those
+///               and no comma.
+/// TSV           tabs separate, and quotes are text.
+///
+/// Errors    those of ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte, a
+///           record that cannot be read, or that lacks the field (the fields found are named).
+void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
+                 const TextSink& sink);
+
+/// Calls `take` for pieces of the text of at most `most` bytes, cut after white space, or else
+/// between characters.
+void for_each_piece(std::string_view text, size_t most,
+                    const std::function<void(std::string_view piece)>& take);
+
+}  // namespace bertha
