@@ -239,7 +239,8 @@ DocumentForm find_document_form(const std::vector<SourceFile>& sources, Document
 
 Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& options,
                const std::function<void(int64_t bytes)>& on_bytes) {
-  const DocumentForm documents = find_document_form(sources, options.documents);
+  const DocumentForm documents =
+      options.ids ? DocumentForm::kFile : find_document_form(sources, options.documents);
   const std::vector<SourceGroup> groups = group_sources(sources, options.part_bytes);
   std::vector<GroupText> texts(groups.size());
   const auto read = [&](int64_t index, const std::function<bool()>& cancelled) {
@@ -253,7 +254,7 @@ Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& opti
                               on_bytes(bytes);
                             }};
     for (size_t i = group.first; i < group.first + group.count; ++i) {
-      read_source(sources[i], documents, options.field, sink);
+      read_source(sources[i], documents, options.field, sink, options.ids);
     }
     texts[static_cast<size_t>(index)] = cutter.finish();
   };

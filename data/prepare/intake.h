@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,13 @@ namespace bertha {
 struct IntakeOptions {
   TextForm text_form = TextForm::kSentencePerLine;
   DocumentForm documents = DocumentForm::kAuto;
-  std::string field = "text";  // of a record
-  int64_t part_bytes = 0;      // of text, about; 0 = a part per source
-  double hold_out = 0;         // share of the documents
-  uint64_t seed = 0;           // selects the documents
-  std::string folder = {};     // to write to
-  int workers = 0;             // threads; 0 = one per processor
+  std::string field = "text";        // of a record
+  std::optional<TokenIds> ids = {};  // the sources are token ids
+  int64_t part_bytes = 0;            // of text, about; 0 = a part per source
+  double hold_out = 0;               // share of the documents
+  uint64_t seed = 0;                 // selects the documents
+  std::string folder = {};           // to write to
+  int workers = 0;                   // threads; 0 = one per processor
 };
 
 /// A file of text in the published form.

@@ -62,6 +62,7 @@ IntakeOptions intake_options(const PrepareOptions& options) {
   return {.text_form = options.text_form,
           .documents = options.documents,
           .field = options.field,
+          .ids = options.ids,
           .part_bytes = part_mib << 20,
           .hold_out = options.hold_out == kHoldOutByForm ? by_form : options.hold_out,
           .seed = options.generator.seed,
@@ -82,7 +83,9 @@ std::map<std::string, std::string> option_texts(const PrepareOptions& options,
       {kTokenizerOption, to_text(plan.tokenizer)}};
   // Named where it is not the published form, so that data made before stay what they were.
   if (!plan.is_published) {
-    texts["text_form"] = options.text_form == TextForm::kProse ? "prose" : "lines";
+    texts["text_form"] = options.ids                             ? "ids"
+                         : options.text_form == TextForm::kProse ? "prose"
+                                                                 : "lines";
     texts["documents"] = document_form_name(options.documents);
     texts["field"] = options.field;
     texts["part_mib"] = concat(plan.intake.part_bytes >> 20);
@@ -160,7 +163,7 @@ void check_options(const PrepareOptions& options) {
 bool is_published_form(const PrepareOptions& options, const std::vector<SourceFile>& sources) {
   return options.text_form == TextForm::kSentencePerLine &&
          options.documents == DocumentForm::kAuto && options.part_mib <= 0 &&
-         options.hold_out <= 0 && options.generator.segments == Segments::kPairs &&
+         options.hold_out <= 0 && !options.ids && options.generator.segments == Segments::kPairs &&
          std::ranges::all_of(sources, &SourceFile::is_plain);
 }
 

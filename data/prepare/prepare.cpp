@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -380,6 +382,38 @@ std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected) {
     selection.push_back(static_cast<int64_t>(static_cast<double>(i) * ratio));
   }
   return selection;
+}
+
+std::string id_vocabulary(const std::string& special, int64_t vocab_size, TokenIds& ids) {
+  std::map<std::string, std::string> names = {
+      {"cls", "[CLS]"}, {"sep", "[SEP]"}, {"pad", "[PAD]"}, {"mask", "[MASK]"}, {"unk", "[UNK]"}};
+  std::map<int64_t, std::string> tokens;
+  std::istringstream words(special);
+  for (std::string word; std::getline(words, word, ',');) {
+    const size_t equals = std::min(word.find('='), word.size());
+    const auto name = names.extract(word.substr(0, equals));
+    const std::string number = word.substr(std::min(equals + 1, word.size()));
+    const char* const end = number.data() + number.size();
+    int64_t id = -1;
+    if (std::from_chars(number.data(), end, id).ptr != end || name.empty() || id < 0 ||
+        id >= vocab_size || !tokens.emplace(id, name.mapped()).second) {
+      fail(ExitCode::kUsage, "--special-ids: found \"", word,
+           "\", want cls=N,sep=N,pad=N,mask=N,unk=N with five different ids below --vocab-size ",
+           vocab_size);
+    }
+    if (name.key() != "unk") ids.reserved.insert(id);
+  }
+  if (!names.empty()) {
+    fail(ExitCode::kUsage, "--special-ids: ", names.begin()->first, " is missing, want ",
+         "cls=N,sep=N,pad=N,mask=N,unk=N");
+  }
+  ids.count = vocab_size;
+  std::string lines;
+  for (int64_t id = 0; id < vocab_size; ++id) {
+    const auto token = tokens.find(id);
+    lines += (token == tokens.end() ? concat(id) : token->second) + "\n";
+  }
+  return lines;
 }
 
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress) {

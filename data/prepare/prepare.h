@@ -25,8 +25,9 @@ struct PrepareOptions {
   MissingFiles missing = MissingFiles::kRefuse;
   TextForm text_form = TextForm::kSentencePerLine;
   DocumentForm documents = DocumentForm::kAuto;
-  std::string field = "text";  // of JSON lines and tables
-  std::string vocab_file;      // tokenizer_config.json next to it selects cased or uncased
+  std::string field = "text";        // of JSON lines and tables
+  std::optional<TokenIds> ids = {};  // the text is token ids, see id_vocabulary()
+  std::string vocab_file;            // tokenizer_config.json next to it selects cased or uncased
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
   int64_t num_shards = 0;           // 0 = one shard per part
@@ -74,6 +75,11 @@ struct PrepareSummary {
 /// Errors    Error(kUsage): options. Error(kData): text, vocabulary, disk full, or output_dir holds
 ///           the results of other options or text; earlier results stay as they were.
 PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& progress);
+
+/// A vocabulary file of the ids in decimals, with the special tokens at their places: `special` is
+/// "cls=101,sep=102,pad=0,mask=103,unk=100". `ids` receives what read_source() wants.
+/// Error(kUsage) when one is missing, out of range or given twice.
+std::string id_vocabulary(const std::string& special, int64_t vocab_size, TokenIds& ids);
 
 /// The published selection: sample i of n is number int(i * (N / n)), in doubles.
 /// Error(kData) when N < n.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,12 @@ namespace bertha {
 class ByteStream;
 
 enum class SourceForm : uint8_t { kText, kJsonLines, kCsv, kTsv };
+
+/// The ids of a tokenizer that is not ours.
+struct TokenIds {
+  int64_t count = 0;           // of the vocabulary
+  std::set<int64_t> reserved;  // [CLS], [SEP], [PAD] and [MASK], which stand in no text
+};
 
 /// A text to read.
 struct SourceFile {

@@ -149,15 +149,44 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "none" : first_names(names, 20);
 }
 
+const nlohmann::json& field_of(const nlohmann::json& record, const std::string& field,
+                               const SourceLines& lines) {
+  const auto found = record.find(field);
+  if (found != record.end()) return *found;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : record.items()) names.push_back(name);
+  lines.wrong(lines.number(), "no field \"", field, "\", found ", listed(names),
+              "; choose one with --field");
+}
+
+std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids,
+                        const SourceLines& lines) {
+  if (!value.is_array()) {
+    lines.wrong(lines.number(), "found ", value.type_name(), ", want an array of token ids");
+  }
+  std::string text;
+  for (const nlohmann::json& element : value) {
+    if (element.is_array()) {
+      text += text_of_ids(element, ids, lines) + "\n";
+      continue;
+    }
+    const int64_t id = element.is_number_integer() ? element.get<int64_t>() : -1;
+    if (id < 0 || id >= ids.count) {
+      lines.wrong(lines.number(), "found ", element.dump(), ", want ids from 0 to ", ids.count - 1);
+    }
+    if (ids.reserved.contains(id)) {
+      lines.wrong(lines.number(), "id ", id,
+                  " is one of --special-ids, which are added here; leave them out "
+                  "(add_special_tokens=False)");
+    }
+    text += concat(id, ' ');
+  }
+  return text;
+}
+
 std::string text_of_json(const nlohmann::json& record, const std::string& field,
                          const SourceLines& lines) {
-  const auto found = record.find(field);
-  if (found == record.end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : record.items()) names.push_back(name);
-    lines.wrong(lines.number(), "no field \"", field, "\", found ", listed(names),
-                "; choose one with --field");
-  }
+  const nlohmann::json* found = &field_of(record, field, lines);
   if (found->is_string()) return found->get<std::string>();
   if (found->is_null()) return "";
   std::string text;
@@ -175,7 +204,8 @@ std::string text_of_json(const nlohmann::json& record, const std::string& field,
   return text;
 }
 
-void read_json_lines(SourceLines& lines, const std::string& field, const TextSink& sink) {
+void read_json_lines(SourceLines& lines, const std::string& field, const TextSink& sink,
+                     const std::optional<TokenIds>& ids) {
   while (const auto line = lines.next(kMostRecordBytes)) {
     if (!lines.ends_line()) {
       lines.wrong(lines.number(), "longer than ", kMostRecordBytes, " bytes, want a record a line");
@@ -187,6 +217,11 @@ void read_json_lines(SourceLines& lines, const std::string& field, const TextSin
     } catch (const nlohmann::json::exception& error) {
       lines.wrong(lines.number(), "not a JSON object in one line (", error.what(),
                   "); write one object a line, for example with jq -c .[]");
+    }
+    if (ids) {
+      const nlohmann::json& value = record.is_object() ? field_of(record, field, lines) : record;
+      take_record(lines, lines.number(), text_of_ids(value, *ids, lines), sink);
+      continue;
     }
     if (!record.is_object()) {
       lines.wrong(lines.number(), "is ", record.type_name(),
@@ -317,13 +352,14 @@ void for_each_piece(std::string_view text, size_t most,
 }
 
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
-                 const TextSink& sink) {
+                 const TextSink& sink, const std::optional<TokenIds>& ids) {
   SourceLines lines(source, sink);
+  if (ids) return read_json_lines(lines, field, sink, ids);
   switch (source.form) {
     case SourceForm::kText:
       return read_plain_text(lines, documents, sink);
     case SourceForm::kJsonLines:
-      return read_json_lines(lines, field, sink);
+      return read_json_lines(lines, field, sink, ids);
     case SourceForm::kCsv:
     case SourceForm::kTsv:
       return read_table(lines, source.form, field, sink);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,10 +31,14 @@ struct TextSink {
 ///               and no comma.
 /// TSV           tabs separate, and quotes are text.
 ///
+/// With `ids`, every source is JSON lines: an array of ids, or an object whose field is one; an
+/// array of arrays is a document of several sentences. Its lines are the ids in decimals.
+///
 /// Errors    those of ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte, a
-///           record that cannot be read, or that lacks the field (the fields found are named).
+///           record that cannot be read, or that lacks the field (the fields found are named); an
+///           id that is reserved or not in the vocabulary.
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
-                 const TextSink& sink);
+                 const TextSink& sink, const std::optional<TokenIds>& ids = std::nullopt);
 
 /// Calls `take` for pieces of the text of at most `most` bytes, cut after white space, or else
 /// between characters.

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <iostream>
 
+#include "data/files/new_file.h"
+#include "data/files/text_file.h"
 #include "data/format/checksum_list.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/prepare.h"
@@ -23,6 +25,9 @@ struct PrepareCommand {
   bool official = false;
   std::string checksum_list;
   int64_t max_masked_per_seq = 0;  // 0 = not given
+  bool ids = false;
+  std::string special_ids;
+  int64_t vocab_size = 0;
 };
 
 constexpr int64_t kOfficialShards = 4320;
@@ -117,8 +122,24 @@ int64_t most_masked_of(const GeneratorOptions& options) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(most)));
 }
 
+/// Writes the vocabulary of --ids into the output folder, whose data it belongs to.
+void use_ids(const PrepareCommand& command, PrepareOptions& options) {
+  const std::string lines =
+      id_vocabulary(command.special_ids, command.vocab_size, options.ids.emplace());
+  options.vocab_file = (std::filesystem::path(options.output_dir) / "vocab.txt").string();
+  if (std::filesystem::exists(options.vocab_file)) {
+    if (read_text_file(options.vocab_file) == lines) return;
+    fail(ExitCode::kData, options.vocab_file,
+         ": another vocabulary than that of --ids; choose another output folder");
+  }
+  std::error_code ignored;
+  std::filesystem::create_directories(options.output_dir, ignored);
+  write_new_file(options.vocab_file, lines);
+}
+
 int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   PrepareOptions options = command.options;
+  if (command.ids) use_ids(command, options);
   if (command.official) {
     options.published_form_only = true;
     options.hold_out = 0;
@@ -168,6 +189,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
            "64 --workers 8",
            "bertha data prepare --text book.txt --prose --vocab vocab.txt --output data/train",
+           "bertha data prepare --text ids.jsonl --ids --special-ids "
+           "cls=101,sep=102,pad=0,mask=103,unk=100 --vocab-size 30522 --segments one --output "
+           "data/train",
            "zcat corpus.gz | bertha data prepare --text - --vocab vocab.txt --output data/train",
            "bertha data prepare --text eval.txt --vocab vocab.txt --output data/eval "
            "--eval-samples 10000",
@@ -189,8 +213,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       "lines if there are any, else lines if they are long, else files); a record is a document");
   add_text(prepare, "--vocab", options->vocab_file, "FILE",
            "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
-           "beside it states otherwise")
-      .required();
+           "beside it states otherwise");
   add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write").required();
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
@@ -229,6 +252,17 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   add_count(prepare, "--workers", options->workers, "Threads; 0 = one per processor (default)");
   add_flag(prepare, "--resume,!--no-resume", options->resume,
            "Keep finished parts of an earlier run (default)");
+  add_flag(
+      prepare, "--ids", command.ids,
+      "The text is token ids of any tokenizer: a JSON array a line, or an object whose --field is "
+      "one; arrays in the array are sentences. Takes --special-ids and --vocab-size in place of "
+      "--vocab, and writes a vocab.txt of numbers into --output")
+      .excludes("--vocab");
+  add_text(prepare, "--special-ids", command.special_ids, "LIST",
+           "With --ids: cls=N,sep=N,pad=N,mask=N,unk=N")
+      .needs("--ids");
+  add_count(prepare, "--vocab-size", command.vocab_size, "With --ids: the number of ids", 1)
+      .needs("--ids");
   const Option official = add_flag(
       prepare, "--official", command.official,
       fmt::format(
@@ -236,7 +270,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
           "then the same shuffled, in two folders of --output with the published names",
           kOfficialShards));
   for (const char* name :
-       {"--prose", "--documents", "--part-mib", "--hold-out", "--segments", "--layout",
+       {"--prose", "--ids", "--documents", "--part-mib", "--hold-out", "--segments", "--layout",
         "--duplication", "--max-seq-tokens", "--max-masked-per-seq", "--masked-fraction",
         "--short-seq-probability", "--seed", "--eval-samples"}) {
     official.excludes(name);

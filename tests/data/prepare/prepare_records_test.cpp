@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -25,6 +26,7 @@ using ::testing::AllOf;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::UnorderedElementsAre;
 
 /// The golden documents, a JSON object a line.
 std::string json_lines() {
@@ -151,6 +153,45 @@ TEST_F(PrepareRecordsTest, LargeTextIsCutIntoPartsWithSeedsOfTheirOwn) {
   options.workers = 3;
   prepare_data(options, {});
   EXPECT_EQ(files(), made);
+}
+
+TEST_F(PrepareRecordsTest, TokenIdsKeepTheirPlaces) {
+  const std::string lines =
+      id_vocabulary("cls=101,sep=102,pad=7,mask=103,unk=100", 3000, options.ids.emplace());
+  options.vocab_file = folder_.write("vocab.txt", lines);
+  options.generator.segments = Segments::kOne;
+  options.generator.duplication = 1;
+  options.generator.masked_fraction = 0;  // one a sample
+  write_bytes(folder_.path("a.jsonl"), "[200, 0, 2999]\n[[5, 6], [100, 8]]\n");
+  const Manifest manifest = prepare_data(options, {}).manifest;
+  EXPECT_EQ(manifest.options.at("text_form"), "ids");
+  const SampleSet samples =
+      read_shard(folder_.path("out/part_00000_of_00001.hdf5"), 0, manifest.limits);
+  std::set<std::vector<TokenId>> found;
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    std::vector<TokenId> ids(samples[i].token_ids.begin(), samples[i].token_ids.end());
+    ids[static_cast<size_t>(samples[i].masked_positions[0])] = samples[i].masked_ids[0];
+    found.insert(ids);
+  }
+  EXPECT_THAT(found, UnorderedElementsAre(std::vector<TokenId>{101, 200, 0, 2999, 102},
+                                          std::vector<TokenId>{101, 5, 6, 100, 8, 102}));
+}
+
+TEST(IdVocabulary, WrongSpecialIdsAreNamed) {
+  TokenIds ids;
+  const std::string good = "cls=1,sep=2,pad=0,mask=3,unk=4";
+  EXPECT_EQ(id_vocabulary(good, 7, ids), "[PAD]\n[CLS]\n[SEP]\n[MASK]\n[UNK]\n5\n6\n");
+  EXPECT_THAT(ids.reserved, UnorderedElementsAre(0, 1, 2, 3));
+  for (const std::string& list :
+       {good + ",x=6", good + ",cls=6", std::string("cls=1,sep=1"), std::string("cls"),
+        std::string("cls="), std::string("cls=7"), std::string("cls=1x"), std::string(",")}) {
+    EXPECT_THAT(error_of([&] { id_vocabulary(list, 7, ids); }, ExitCode::kUsage),
+                HasSubstr("--special-ids: found"))
+        << list;
+  }
+  EXPECT_THAT(
+      error_of([&] { id_vocabulary("cls=1,sep=2,pad=0,mask=3", 7, ids); }, ExitCode::kUsage),
+      HasSubstr("unk is missing"));
 }
 
 TEST_F(PrepareRecordsTest, OneSegmentIsStatedAndSound) {

@@ -160,6 +160,26 @@ TEST(ReadSource, WrongRecordsOfTablesAreNamedWithTheirLine) {
   EXPECT_THAT(refusal("t.tsv", "id\ttext\n1\n"), HasSubstr("line 2: a record of 1 fields, want 2"));
 }
 
+TEST(ReadSource, TokenIdsAreLinesOfNumbers) {
+  const TempFolder folder;
+  const auto read = [&](const std::string& lines) {
+    write_bytes(folder.path("ids.jsonl"), lines);
+    std::string text;
+    read_source({.path = folder.path("ids.jsonl")}, DocumentForm::kAuto, "input_ids",
+                {.line = [&](std::string_view line) { text.append(line).append("|"); },
+                 .end_document = [&] { text += '/'; }},
+                TokenIds{.count = 20, .reserved = {0, 3}});
+    return text;
+  };
+  EXPECT_EQ(read("[1, 2]\n{\"input_ids\": [[4], [5, 19]]}\n[]\n"), "1 2 |/4 |5 19 |//");
+  EXPECT_THAT(error_of([&] { read("[1]\n[2, 20]\n"); }),
+              HasSubstr("ids.jsonl, line 2: found 20, want ids from 0 to 19"));
+  EXPECT_THAT(error_of([&] { read("[1.5]\n"); }), HasSubstr("found 1.5, want ids"));
+  EXPECT_THAT(error_of([&] { read("[1, 3]\n"); }), HasSubstr("id 3 is one of --special-ids"));
+  EXPECT_THAT(error_of([&] { read("7\n"); }), HasSubstr("found number, want an array"));
+  EXPECT_THAT(error_of([&] { read("{\"ids\": [1]}\n"); }), HasSubstr("no field \"input_ids\""));
+}
+
 TEST(ReadSource, WrongBytesOfPlainTextAreNamedWithTheirLine) {
   EXPECT_THAT(refusal("t.md", "a\nb\xff\n"), HasSubstr("t.md, line 2: byte 2: not valid UTF-8"));
   EXPECT_THAT(refusal("t.md", std::string("a\nb\0\n", 5)),
