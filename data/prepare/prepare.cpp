@@ -268,7 +268,8 @@ Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRe
   for (const PartRecord& part : parts) {
     manifest.counts["documents"] += part.documents;
     manifest.counts["sentences"] += part.sentences;
-    manifest.counts["lone_documents"] += part.documents == 1 ? 1 : 0;
+    const bool is_lone = part.documents == 1 && plan.generator.segments == Segments::kPairs;
+    manifest.counts["lone_documents"] += is_lone ? 1 : 0;
     manifest.counts["text_tokens"] += part.text_tokens;
     manifest.counts["unknown_tokens"] += part.unknown_tokens;
     manifest.counts["dropped_tokens"] += part.dropped_tokens;

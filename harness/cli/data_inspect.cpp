@@ -79,8 +79,13 @@ Report report_of(const std::string& path, const DataStats& stats, const SampleLi
   report.row("masked", "{}, {:.1f} per sample",
              figure("masked_tokens", stats.num_masked, grouped_text),
              figure("mean_masked", stats.mean_masked()));
-  report.row("random next", "{}",
-             figure("random_next_fraction", stats.random_next_fraction(), percent_text));
+  const auto manifest = find_manifest(path).value_or(Manifest());
+  const auto segments = manifest.options.find("segments");
+  const bool has_pairs = segments == manifest.options.end() || segments->second != "one";
+  report.row("random next", "{}{}",
+             figure("random_next_fraction", stats.random_next_fraction(), percent_text),
+             figure("has_pairs", has_pairs,
+                    [](bool has) { return has ? "" : ": one segment per sample, no pairs"; }));
   report.row(
       "padding", "{} of rows of {} tokens",
       figure("padding_fraction", stats.padding_fraction(limits.max_seq_tokens), percent_text),
@@ -91,9 +96,8 @@ Report report_of(const std::string& path, const DataStats& stats, const SampleLi
     report.table_line("{}", line);
   }
   report.put("token_length_histogram", stats.token_length_histogram);
-  const auto counts = counts_of(path);
-  report.table(text_of_counts(path, counts));
-  report.put("counts", counts);
+  report.table(text_of_counts(path, manifest.counts));
+  report.put("counts", manifest.counts);
   return report;
 }
 
@@ -143,7 +147,7 @@ std::string text_of_counts(const std::string& path, const std::map<std::string, 
       // WordNet's glosses in pairs, 23 tokens, lose 5 % in sequences of 128 tokens and 15 % in 64.
       {"dropped_tokens", "text_tokens", 0.25, "of the text cut off",
        "its sentences are long for the sequences; write a sentence per line, give --prose for "
-       "ordinary prose, or raise --max-seq-tokens"},
+       "ordinary prose, or raise --max-seq-tokens; --segments one loses nothing"},
       {"unknown_tokens", "text_tokens", 0.05, "of the text [UNK]",
        "the vocabulary lacks it; train one on this text with `bertha data vocab`"},
       {"lone_documents", "documents", 0.05, "of the documents alone in their file",

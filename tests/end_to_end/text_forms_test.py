@@ -103,6 +103,25 @@ class TextForms(EndToEnd):
         _, done = self.prepare(path, "--official")
         self.assertNotEqual(done.code, 0)
 
+    def test_one_segment_and_token_ids(self):
+        path = self.scratch / "ids.jsonl"
+        path.write_text("".join(json.dumps([20 + (i * j) % 200 for j in range(1, 50)]) + "\n"
+                                for i in range(1, 200)))
+        output = self.new_folder("output")
+        must("data", "prepare", "--text", path, "--ids", "--special-ids",
+             "cls=1,sep=2,pad=0,mask=3,unk=4", "--vocab-size", VOCAB_SIZE, "--segments", "one",
+             "--output", output, "--max-seq-tokens", MAX_SEQ_TOKENS, "--max-masked-per-seq", MAX_MASKED)
+        done = must("data", "stats", output)
+        self.assertIn("one segment per sample, no pairs", done.out)
+        self.assertEqual(done.err, "")
+        must("data", "verify", output)
+        must("train", *self.data.config(log__run_dir=self.new_folder("run"), data__train=output,
+                                        data__eval=output / "eval", data__vocab=output / "vocab.txt",
+                                        train__max_steps=2))
+        done = bertha("data", "prepare", "--text", path, "--ids", "--special-ids", "cls=1", "--vocab-size",
+                      VOCAB_SIZE, "--output", self.new_folder())
+        self.assert_failure(done, 2, "--special-ids: ", "is missing")
+
     def test_the_cap_of_masked_tokens_follows_the_fraction(self):
         for options, most in (((), 76), (("--masked-fraction", 0.4), 52),
                               (("--masked-fraction", 0.4, "--max-masked-per-seq", 30), 30)):
