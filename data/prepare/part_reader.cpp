@@ -1,9 +1,7 @@
 #include "data/prepare/part_reader.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <span>
 #include <utility>
 
 #include "data/prepare/unicode_text.h"
@@ -11,8 +9,6 @@
 
 namespace bertha {
 namespace {
-
-constexpr int64_t kReportBytes = int64_t{1} << 20;
 
 void close_document(Documents& documents) {
   if (documents.num_sentences() > documents.document_offsets.back()) {
@@ -23,47 +19,56 @@ void close_document(Documents& documents) {
 }  // namespace
 
 LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes)
-    : path_(path), line_(kMostLineBytes + 1, '\0'), on_bytes_(std::move(on_bytes)) {
-  std::error_code ignored;
-  // Opening it would wait for a writer. A shell's <(zcat ...) is a link to a pipe that has one.
-  if (std::filesystem::is_fifo(std::filesystem::symlink_status(path, ignored))) {
-    fail(ExitCode::kData, path, ": is a named pipe, want a text file");
-  }
-  file_.open(path, std::ios::binary);
-  if (!file_) {
-    fail(ExitCode::kData, path, ": cannot open: ", std::strerror(errno),
-         "; give the path of a readable text file");
-  }
-  if (std::filesystem::is_directory(path, ignored)) {
-    fail(ExitCode::kData, path, ": is a folder, want a text file");
-  }
-}
+    : LineReader(path, std::make_shared<ByteStream>(path), std::move(on_bytes)) {}
 
-void LineReader::tell(int64_t least_bytes) {
-  if (!on_bytes_ || bytes_read_ - bytes_told_ < least_bytes) return;
-  on_bytes_(bytes_read_ - std::exchange(bytes_told_, bytes_read_));
-}
+LineReader::LineReader(std::string path, std::shared_ptr<ByteStream> stream,
+                       std::function<void(int64_t bytes)> on_bytes)
+    : path_(std::move(path)), stream_(std::move(stream)), on_bytes_(std::move(on_bytes)) {}
 
 std::optional<std::string_view> LineReader::next() {
-  file_.getline(line_.data(), std::ssize(line_));  // fails where the line does not fit
-  if (file_.bad()) {
-    fail(ExitCode::kData, path_, ": cannot read beyond byte ", bytes_read_, ": ",
-         std::strerror(errno));
-  }
-  if (file_.gcount() == 0) {
-    tell(0);
-    return std::nullopt;
-  }
-  tell(kReportBytes);
-  bytes_read_ += file_.gcount();
-  ++line_number_;
-  if (file_.fail()) {
+  const std::optional<std::string_view> piece = next_piece(kMostLineBytes + 1);
+  if (!piece) return std::nullopt;
+  const size_t line_bytes = piece->size() - (piece->ends_with('\n') ? 1 : 0);
+  if (!ends_line() || line_bytes > kMostLineBytes) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ": longer than ", kMostLineBytes,
          " bytes, want one sentence per line and a blank line between documents;"
          " give --prose for ordinary text");
   }
-  const int64_t line_bytes = file_.gcount() - (file_.eof() ? 0 : 1);
-  const std::string_view line(line_.data(), static_cast<size_t>(line_bytes));
+  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(at_ - piece->size());
+  const auto end = std::remove(begin, begin + static_cast<std::ptrdiff_t>(line_bytes), '\r');
+  return piece->substr(0, static_cast<size_t>(end - begin));
+}
+
+std::optional<std::string_view> LineReader::next_piece(size_t most) {
+  size_t end = text_.find('\n', at_);
+  while (end == std::string::npos && text_.size() - at_ <= most) {
+    const size_t unread = text_.size() - at_;
+    if (!read_more()) break;
+    end = text_.find('\n', unread);
+  }
+  std::string_view line = std::string_view(text_).substr(at_, end - at_ + (end < text_.size()));
+  if (line.empty()) return std::nullopt;
+  line = line.substr(0, first_piece(line, most));
+  at_ += line.size();
+  if (ends_line_) ++line_number_;
+  ends_line_ = line.ends_with('\n');
+  check(line);
+  return line;
+}
+
+/// Appends a block to what is unread, which moves to the front; false at the end.
+bool LineReader::read_more() {
+  constexpr size_t kBlockBytes = size_t{1} << 18;
+  text_.erase(0, std::exchange(at_, 0));
+  const size_t before = text_.size();
+  text_.resize(before + kBlockBytes);
+  const size_t size = stream_->read(std::span(text_).subspan(before));
+  text_.resize(before + size);
+  if (on_bytes_) on_bytes_(bytes_read() - std::exchange(bytes_told_, bytes_read()));
+  return size > 0;
+}
+
+void LineReader::check(std::string_view line) const {
   if (const size_t at = line.find('\0'); at != std::string_view::npos) {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", at + 1,
          ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the zero "
@@ -73,8 +78,16 @@ std::optional<std::string_view> LineReader::next() {
     fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,
          ": not valid UTF-8; convert the file to UTF-8");
   }
-  const auto end = std::remove(line_.begin(), line_.begin() + line_bytes, '\r');
-  return line.substr(0, static_cast<size_t>(end - line_.begin()));
+}
+
+size_t first_piece(std::string_view text, size_t most) {
+  if (text.size() <= most) return text.size();
+  if (const size_t blank = text.find_last_of(" \t\n", most - 1); blank != std::string_view::npos) {
+    return blank + 1;
+  }
+  size_t size = most;
+  while (size > 1 && !starts_character(text[size])) --size;
+  return size;
 }
 
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/prepare/byte_stream.h"
 #include "data/prepare/wordpiece.h"
 
 namespace bertha {
@@ -15,34 +16,49 @@ namespace bertha {
 /// The longest line that is read as a sentence.
 inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
-/// The lines of a UTF-8 text file, without the '\n' that ends them and without any '\r', which
-/// TensorFlow's readline leaves out wherever it stands; other line ends do not count.
+/// The lines of a UTF-8 text file. Only '\n' ends one.
 ///
-/// Errors    Error(kData) naming file and line: missing or unreadable file, a folder, a named pipe,
-///           invalid UTF-8, a zero byte (the published code removes it), a line of more than
-///           kMostLineBytes.
+/// Errors    those of ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte (the
+///           published code removes it).
 class LineReader {
  public:
   /// `on_bytes` hears now and then, and at the end, how many bytes were read since it last heard.
   explicit LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes = {});
+  LineReader(std::string path, std::shared_ptr<ByteStream> stream,
+             std::function<void(int64_t bytes)> on_bytes);
 
-  /// The next line, valid until the following call; nothing after the last.
+  /// The next line without its '\n' and without any '\r', which TensorFlow's readline leaves out
+  /// wherever it stands; valid until the following call; nothing after the last.
+  /// Error(kData): a line of more than kMostLineBytes.
   std::optional<std::string_view> next();
+  /// The next line with its '\n', which the last one may lack. Of a line of more than `most` bytes
+  /// it is the first piece (first_piece()); the next call returns the next one.
+  std::optional<std::string_view> next_piece(size_t most);
+  /// Whether the last piece was the last of its line.
+  bool ends_line() const { return ends_line_ || at_ == text_.size(); }
+
   /// Number of the last line, counted from 1.
   int64_t line_number() const { return line_number_; }
-  int64_t bytes_read() const { return bytes_read_; }
+  int64_t bytes_read() const { return stream_->bytes_read(); }
+  const std::string& path() const { return path_; }
 
  private:
-  void tell(int64_t least_bytes);
+  bool read_more();
+  void check(std::string_view line) const;
 
   std::string path_;
-  std::ifstream file_;
-  std::string line_;  // and room for the longest
+  std::shared_ptr<ByteStream> stream_;
   std::function<void(int64_t bytes)> on_bytes_;
+  std::string text_;
+  size_t at_ = 0;  // where the unread part of it begins
+  bool ends_line_ = true;
   int64_t line_number_ = 0;
-  int64_t bytes_read_ = 0;
   int64_t bytes_told_ = 0;
 };
+
+/// Bytes of the longest piece of the text, at most `most`, that ends after white space, or else
+/// between characters.
+size_t first_piece(std::string_view text, size_t most);
 
 /// Tokenized documents in flat arrays. Sentence s owns the tokens [sentence_offsets[s],
 /// sentence_offsets[s + 1]), document d the sentences [document_offsets[d],

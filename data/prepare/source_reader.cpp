@@ -1,9 +1,9 @@
 #include "data/prepare/source_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,94 +17,11 @@ namespace bertha {
 namespace {
 
 constexpr size_t kMostRecordBytes = kMostTextBytes;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// Lines of a stream, and what is wrong in which of them.
-class SourceLines {
- public:
-  SourceLines(const SourceFile& source, const TextSink& sink)
-      : path_(source.path),
-        sink_(sink),
-        stream_(source.stream ? source.stream : std::make_shared<ByteStream>(source.path)) {}
-
-  /// The next line with its '\n', which the last one may lack, valid until the following call. Of
-  /// a line of more than `most` bytes it is the first piece; the next call returns the next piece.
-  std::optional<std::string_view> next(size_t most) {
-    if (ends_line_) ++number_;
-    size_t end = text_.find('\n', at_);
-    while (end == std::string::npos && text_.size() - at_ <= most) {
-      const size_t unread = text_.size() - at_;
-      if (!read_more()) break;
-      end = text_.find('\n', unread);
-    }
-    std::string_view line = std::string_view(text_).substr(at_, end - at_ + (end < text_.size()));
-    if (line.empty()) return std::nullopt;
-    line = line.substr(0, first_piece(line, most));
-    at_ += line.size();
-    ends_line_ = line.ends_with('\n');
-    check(line);
-    return line;
-  }
-
-  /// Whether the last piece ended its line.
-  bool ends_line() const { return ends_line_ || at_ == text_.size(); }
-
-  template <class... Parts>
-  [[noreturn]] void wrong(int64_t line, const Parts&... parts) const {
-    fail(ExitCode::kData, path_, ", line ", line, ": ", parts...);
-  }
-  int64_t number() const { return number_; }
-
-  static size_t first_piece(std::string_view text, size_t most) {
-    if (text.size() <= most) return text.size();
-    if (const size_t blank = text.find_last_of(" \t\n", most - 1);
-        blank != std::string_view::npos) {
-      return blank + 1;
-    }
-    size_t size = most;
-    while (size > 1 && !starts_character(text[size])) --size;
-    return size;
-  }
-
- private:
-  /// Appends a block to what is unread, which moves to the front; false at the end.
-  bool read_more() {
-    constexpr size_t kBlockBytes = size_t{1} << 18;
-    text_.erase(0, std::exchange(at_, 0));
-    const size_t before = text_.size();
-    text_.resize(before + kBlockBytes);
-    const size_t size = stream_->read(std::span(text_).subspan(before));
-    text_.resize(before + size);
-    if (std::exchange(is_first_block_, false) && text_.starts_with(kByteOrderMark)) {
-      text_.erase(0, kByteOrderMark.size());
-    }
-    if (sink_.bytes) {
-      sink_.bytes(stream_->bytes_read() - std::exchange(told_, stream_->bytes_read()));
-    }
-    return size > 0;
-  }
-
-  void check(std::string_view line) const {
-    if (const size_t at = line.find('\0'); at != std::string_view::npos) {
-      wrong(number_, "byte ", at + 1,
-            ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the "
-            "zero bytes (tr -d '\\000')");
-    }
-    if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
-      wrong(number_, "byte ", *at + 1, ": not valid UTF-8; convert the file to UTF-8");
-    }
-  }
-
-  std::string path_;
-  const TextSink& sink_;
-  std::shared_ptr<ByteStream> stream_;
-  std::string text_;
-  size_t at_ = 0;  // where the unread part of it begins
-  bool is_first_block_ = true;
-  bool ends_line_ = true;
-  int64_t number_ = 0;  // of the last line, from 1
-  int64_t told_ = 0;
-};
+template <class... Parts>
+[[noreturn]] void wrong(const LineReader& lines, int64_t line, const Parts&... parts) {
+  fail(ExitCode::kData, lines.path(), ", line ", line, ": ", parts...);
+}
 
 /// The line without its end and without any '\r'; `scratch` stores it where there are some.
 std::string_view without_line_end(std::string_view line, std::string& scratch) {
@@ -116,9 +33,9 @@ std::string_view without_line_end(std::string_view line, std::string& scratch) {
   return scratch;
 }
 
-void read_plain_text(SourceLines& lines, DocumentForm documents, const TextSink& sink) {
+void read_plain_text(LineReader& lines, DocumentForm documents, const TextSink& sink) {
   std::string scratch;
-  while (const auto piece = lines.next(kMostLineBytes)) {
+  while (const auto piece = lines.next_piece(kMostLineBytes)) {
     const std::string_view line = without_line_end(*piece, scratch);
     sink.line(line);
     const bool ends = documents == DocumentForm::kLine
@@ -130,9 +47,9 @@ void read_plain_text(SourceLines& lines, DocumentForm documents, const TextSink&
 }
 
 /// Gives the text of a record to the sink.
-void take_record(SourceLines& lines, int64_t number, std::string_view text, const TextSink& sink) {
+void take_record(LineReader& lines, int64_t number, std::string_view text, const TextSink& sink) {
   if (text.find('\0') != std::string_view::npos) {
-    lines.wrong(number, "a zero byte in the text (\\u0000); remove it");
+    wrong(lines, number, "a zero byte in the text (\\u0000); remove it");
   }
   std::string scratch;
   while (!text.empty()) {
@@ -150,19 +67,18 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 const nlohmann::json& field_of(const nlohmann::json& record, const std::string& field,
-                               const SourceLines& lines) {
+                               const LineReader& lines) {
   const auto found = record.find(field);
   if (found != record.end()) return *found;
   std::vector<std::string> names;
   for (const auto& [name, value] : record.items()) names.push_back(name);
-  lines.wrong(lines.number(), "no field \"", field, "\", found ", listed(names),
-              "; choose one with --field");
+  wrong(lines, lines.line_number(), "no field \"", field, "\", found ", listed(names),
+        "; choose one with --field");
 }
 
-std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids,
-                        const SourceLines& lines) {
+std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids, const LineReader& lines) {
   if (!value.is_array()) {
-    lines.wrong(lines.number(), "found ", value.type_name(), ", want an array of token ids");
+    wrong(lines, lines.line_number(), "found ", value.type_name(), ", want an array of token ids");
   }
   std::string text;
   for (const nlohmann::json& element : value) {
@@ -172,12 +88,13 @@ std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids,
     }
     const int64_t id = element.is_number_integer() ? element.get<int64_t>() : -1;
     if (id < 0 || id >= ids.count) {
-      lines.wrong(lines.number(), "found ", element.dump(), ", want ids from 0 to ", ids.count - 1);
+      wrong(lines, lines.line_number(), "found ", element.dump(), ", want ids from 0 to ",
+            ids.count - 1);
     }
     if (ids.reserved.contains(id)) {
-      lines.wrong(lines.number(), "id ", id,
-                  " is one of --special-ids, which are added here; leave them out "
-                  "(add_special_tokens=False)");
+      wrong(lines, lines.line_number(), "id ", id,
+            " is one of --special-ids, which are added here; leave them out "
+            "(add_special_tokens=False)");
     }
     text += concat(id, ' ');
   }
@@ -185,56 +102,57 @@ std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids,
 }
 
 std::string text_of_json(const nlohmann::json& record, const std::string& field,
-                         const SourceLines& lines) {
+                         const LineReader& lines) {
   const nlohmann::json* found = &field_of(record, field, lines);
   if (found->is_string()) return found->get<std::string>();
   if (found->is_null()) return "";
   std::string text;
   if (!found->is_array()) {
-    lines.wrong(lines.number(), "field \"", field, "\" is ", found->type_name(),
-                ", want a text; choose another with --field");
+    wrong(lines, lines.line_number(), "field \"", field, "\" is ", found->type_name(),
+          ", want a text; choose another with --field");
   }
   for (const nlohmann::json& element : *found) {
     if (!element.is_string()) {
-      lines.wrong(lines.number(), "field \"", field, "\" contains ", element.type_name(),
-                  ", want texts");
+      wrong(lines, lines.line_number(), "field \"", field, "\" contains ", element.type_name(),
+            ", want texts");
     }
     text += element.get<std::string>() + "\n";
   }
   return text;
 }
 
-void read_json_lines(SourceLines& lines, const std::string& field, const TextSink& sink,
+void read_json_lines(LineReader& lines, const std::string& field, const TextSink& sink,
                      const std::optional<TokenIds>& ids) {
-  while (const auto line = lines.next(kMostRecordBytes)) {
+  while (const auto line = lines.next_piece(kMostRecordBytes)) {
     if (!lines.ends_line()) {
-      lines.wrong(lines.number(), "longer than ", kMostRecordBytes, " bytes, want a record a line");
+      wrong(lines, lines.line_number(), "longer than ", kMostRecordBytes,
+            " bytes, want a record a line");
     }
     if (strip(*line).empty()) continue;
     nlohmann::json record;
     try {
       record = parse_json(*line);
     } catch (const nlohmann::json::exception& error) {
-      lines.wrong(lines.number(), "not a JSON object in one line (", error.what(),
-                  "); write one object a line, for example with jq -c .[]");
+      wrong(lines, lines.line_number(), "not a JSON object in one line (", error.what(),
+            "); write one object a line, for example with jq -c .[]");
     }
     if (ids) {
       const nlohmann::json& value = record.is_object() ? field_of(record, field, lines) : record;
-      take_record(lines, lines.number(), text_of_ids(value, *ids, lines), sink);
+      take_record(lines, lines.line_number(), text_of_ids(value, *ids, lines), sink);
       continue;
     }
     if (!record.is_object()) {
-      lines.wrong(lines.number(), "is ", record.type_name(),
-                  ", want a JSON object a line; write them with jq -c .[]");
+      wrong(lines, lines.line_number(), "is ", record.type_name(),
+            ", want a JSON object a line; write them with jq -c .[]");
     }
-    take_record(lines, lines.number(), text_of_json(record, field, lines), sink);
+    take_record(lines, lines.line_number(), text_of_json(record, field, lines), sink);
   }
 }
 
 /// The records of a table, as RFC 4180 has them.
 class TableReader {
  public:
-  TableReader(SourceLines& lines, SourceForm form)
+  TableReader(LineReader& lines, SourceForm form)
       : lines_(lines), has_quotes_(form == SourceForm::kCsv) {
     const auto first = read_line();
     if (!first) return;
@@ -258,9 +176,9 @@ class TableReader {
     } while (line_.empty());
     read_record();
     if (fields_.size() != names_.size()) {
-      lines_.wrong(
-          number_, "a record of ", fields_.size(), " fields, want ", names_.size(), " as in line 1",
-          has_quotes_ ? "; quote fields that contain separators, quotes or line ends" : "");
+      wrong(lines_, number_, "a record of ", fields_.size(), " fields, want ", names_.size(),
+            " as in line 1",
+            has_quotes_ ? "; quote fields that contain separators, quotes or line ends" : "");
     }
     return &fields_;
   }
@@ -268,12 +186,12 @@ class TableReader {
  private:
   /// The next line, without its end, into line_.
   std::optional<std::string_view> read_line() {
-    const auto line = lines_.next(kMostRecordBytes);
+    const auto line = lines_.next_piece(kMostRecordBytes);
     if (!line) return std::nullopt;
     line_ = *line;
     if (line_.ends_with('\n')) line_.pop_back();
     if (line_.ends_with('\r')) line_.pop_back();
-    number_ = lines_.number();
+    number_ = lines_.line_number();
     return line_;
   }
 
@@ -301,7 +219,7 @@ class TableReader {
       if (quote == std::string::npos) {
         field += '\n';
         if (field.size() > kMostRecordBytes || !read_line()) {
-          lines_.wrong(first, "a quoted field that does not end, want \" after it");
+          wrong(lines_, first, "a quoted field that does not end, want \" after it");
         }
         at = 0;
       } else if (line_.compare(quote, 2, "\"\"") == 0) {
@@ -310,13 +228,13 @@ class TableReader {
       } else if (quote + 1 == line_.size() || line_[quote + 1] == separator_) {
         return quote + 1;
       } else {
-        lines_.wrong(number_, "text after the quote that ends a field, want ", separator_,
-                     " or the line end; write a quote in a quoted field twice");
+        wrong(lines_, number_, "text after the quote that ends a field, want ", separator_,
+              " or the line end; write a quote in a quoted field twice");
       }
     }
   }
 
-  SourceLines& lines_;
+  LineReader& lines_;
   bool has_quotes_;
   char separator_ = ',';
   std::string line_;
@@ -325,14 +243,14 @@ class TableReader {
   std::vector<std::string> fields_;
 };
 
-void read_table(SourceLines& lines, SourceForm form, const std::string& field,
+void read_table(LineReader& lines, SourceForm form, const std::string& field,
                 const TextSink& sink) {
   TableReader table(lines, form);
   if (table.names().empty()) return;  // an empty file
   const auto column = std::ranges::find(table.names(), field);
   if (column == table.names().end()) {
-    lines.wrong(1, "no column \"", field, "\", found ", listed(table.names()),
-                "; choose one with --field");
+    wrong(lines, 1, "no column \"", field, "\", found ", listed(table.names()),
+          "; choose one with --field");
   }
   const auto place = static_cast<size_t>(column - table.names().begin());
   while (const std::vector<std::string>* record = table.next()) {
@@ -345,7 +263,7 @@ void read_table(SourceLines& lines, SourceForm form, const std::string& field,
 void for_each_piece(std::string_view text, size_t most,
                     const std::function<void(std::string_view piece)>& take) {
   while (!text.empty()) {
-    const size_t size = SourceLines::first_piece(text, most);
+    const size_t size = first_piece(text, most);
     take(text.substr(0, size));
     text.remove_prefix(size);
   }
@@ -353,7 +271,10 @@ void for_each_piece(std::string_view text, size_t most,
 
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
                  const TextSink& sink, const std::optional<TokenIds>& ids) {
-  SourceLines lines(source, sink);
+  const auto stream = source.stream ? source.stream : std::make_shared<ByteStream>(source.path);
+  // Some editors begin a file with a byte order mark.
+  if (std::array<char, 3> mark; stream->peek(mark.size()) == "\xef\xbb\xbf") stream->read(mark);
+  LineReader lines(source.path, stream, sink.bytes);
   if (ids) return read_json_lines(lines, field, sink, ids);
   switch (source.form) {
     case SourceForm::kText:

@@ -132,7 +132,7 @@ TEST(ReadSource, WrongRecordsOfJsonAreNamedWithTheirLine) {
   EXPECT_THAT(refusal("t.jsonl", good + "[\"a\"]"), HasSubstr("line 2: is array"));
   EXPECT_THAT(refusal("t.jsonl", "{\"text\": \"a\\u0000\"}"), HasSubstr("line 1: a zero byte"));
   EXPECT_THAT(refusal("t.jsonl", good + "{\"text\": \"\xe9\"}\n"),
-              HasSubstr("line 2: byte 11: not valid UTF-8"));
+              HasSubstr("line 2, byte 11: not valid UTF-8"));
 }
 
 TEST(ReadSource, ARecordOfATableIsADocument) {
@@ -181,9 +181,9 @@ TEST(ReadSource, TokenIdsAreLinesOfNumbers) {
 }
 
 TEST(ReadSource, WrongBytesOfPlainTextAreNamedWithTheirLine) {
-  EXPECT_THAT(refusal("t.md", "a\nb\xff\n"), HasSubstr("t.md, line 2: byte 2: not valid UTF-8"));
+  EXPECT_THAT(refusal("t.md", "a\nb\xff\n"), HasSubstr("t.md, line 2, byte 2: not valid UTF-8"));
   EXPECT_THAT(refusal("t.md", std::string("a\nb\0\n", 5)),
-              HasSubstr("line 2: byte 2: a zero byte"));
+              HasSubstr("line 2, byte 2: a zero byte"));
 }
 
 }  // namespace
