@@ -134,7 +134,7 @@ void check_options(const PrepareOptions& options) {
     fail(ExitCode::kUsage, "--output is empty, want the folder to write shards to");
   }
   if (options.vocab_file.empty()) {
-    fail(ExitCode::kUsage, "--vocab is empty, want the path of a vocabulary");
+    fail(ExitCode::kUsage, "--vocab is missing, want the path of a vocabulary, or --ids");
   }
   if (options.num_shards < 0 || options.num_shards >= kMostShards) {
     fail(ExitCode::kUsage, "--shards ", options.num_shards, ", want 0 to ", kMostShards - 1);
@@ -232,6 +232,7 @@ PreparationPlan plan_held_out(const PreparationPlan& plan, const PrepareOptions&
   eval.generator.duplication = 1;
   eval.manifest.options["duplication"] = "1";
   eval.manifest.options["num_shards"] = "0";
+  eval.manifest.counts.clear();
   eval.eval_samples = kMostHeldOutSamples;
   eval.parts_are_shards = false;
   eval.part_layout = ShardLayout::kVariableLength;

@@ -50,9 +50,18 @@ std::string warning_of_little_text(int64_t masked_tokens) {
       masked_tokens, uncertainty_text(masked_tokens));
 }
 
-/// Of the shard of held-out documents; "" without one.
+/// About the shard of held-out documents; "" without one. Warns if there should be one.
 std::string held_out_text(const PrepareOptions& options, const PrepareSummary& summary) {
-  if (!summary.held_out) return "";
+  if (!summary.held_out) {
+    const auto share = summary.manifest.options.find("hold_out");
+    if (share != summary.manifest.options.end() && share->second != "0") {
+      log_line(LogLevel::kWarning,
+               options.output_dir +
+                   ": nothing is held out for evaluation: the text has too few "
+                   "documents; see --documents, or prepare other text with --eval-samples");
+    }
+    return "";
+  }
   const std::map<std::string, int64_t>& counts = summary.held_out->counts;
   return fmt::format("held out for evaluation: {} in {}, {}, in {}\n",
                      counted_text(summary.held_out->num_samples(), "sample"),
@@ -243,7 +252,7 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
                   options->generator.max_masked_per_seq),
       1);
   count("--eval-samples", options->eval_samples,
-        "Write so many picked samples into one file; 0 = all, as shards");
+        "Samples to pick evenly and write to one file; 0 = all, as shards");
   add_number(prepare, "--masked-fraction", options->generator.masked_fraction,
              "Part of the tokens to mask, 0 to 1 (default {})", kFraction);
   add_number(prepare, "--short-seq-probability", options->generator.short_seq_probability,

@@ -90,6 +90,16 @@ class TextForms(EndToEnd):
         must("data", "vocab", "--text", folder, "--size", VOCAB_SIZE, "--output", vocab)
         self.assertEqual(len(vocab.read_text().splitlines()), VOCAB_SIZE)
 
+    def test_one_document_cannot_be_held_out(self):
+        path = self.scratch / "one.txt"
+        path.write_text("the old river . " * 200)
+        output, done = self.prepare(path, "--prose")
+        self.assertEqual(done.code, 0, done)
+        self.assertIn("nothing is held out for evaluation", done.err)
+        self.assertFalse((output / "eval").exists())
+        output, done = self.prepare(path)
+        self.assertNotIn("held out", done.err + done.out)
+
     def test_damage_and_missing_fields_are_named(self):
         path = self.scratch / "cut.jsonl.gz"
         path.write_bytes(self.forms()["b.ndjson.gz"][:-9])

@@ -9,6 +9,7 @@
 #include "data/format/manifest.h"
 #include "data/pipeline/synthetic_steps.h"
 #include "data/prepare/part_reader.h"
+#include "data/prepare/source_reader.h"
 #include "data/prepare/vocabulary.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -134,6 +135,26 @@ void read_text(const std::string& bytes) {
   use(read_documents(path, tokenizer, {}).num_tokens());
 }
 
+void read_sources(const std::string& bytes) {
+  const SourceForm form = static_cast<SourceForm>(bytes.size() % 4);
+  const SourceFile source{.path = scratch_file("records", bytes), .form = form};
+  int64_t sum = 0;
+  read_source(source, DocumentForm::kLine, "text",
+              {.line = [&](std::string_view line) { sum += std::ssize(line); },
+               .end_document = [&] { ++sum; }});
+  use(sum);
+}
+
+std::vector<std::string> source_seeds() {
+  return {"{\"text\": \"a \\u00e9\\n\\nb\"}\n{\"text\": [\"c\", \"d\"]}\n{\"text\": null}",
+          "id,text\r\n1,\"a, \"\"b\"\"\r\n\r\nc\"\r\n2,d\r\n",
+          "text\tid\na b\t1\n\"c\t2\n",
+          "\x1f\x8b\x08",
+          "\xfd"
+          "7zXZ",
+          "\x28\xb5\x2f\xfd"};
+}
+
 std::vector<std::string> text_seeds() {
   return {golden_files("prepare", "one_sentence_documents.txt", 1 << 16)[0],
           "Dr. No\xc2\xad's caf\xc3\xa9\xcc\x81 \xe4\xb8\xad\xe6\x96\x87 (A.I.) \"ended.\" "
@@ -161,6 +182,7 @@ constexpr FuzzTarget kTargets[] = {
     {.name = "vocabulary", .read = read_vocabulary, .seeds = vocabulary_seeds},
     {.name = "tokenizer_config", .read = read_tokenizer, .seeds = tokenizer_seeds},
     {.name = "text", .read = read_text, .seeds = text_seeds},
+    {.name = "sources", .read = read_sources, .seeds = source_seeds},
     {.name = "histogram", .read = read_histogram, .seeds = histogram_seeds},
 };
 
