@@ -22,7 +22,7 @@ class ExampleDecoder {
   using Wrong = std::function<void(const std::string& what)>;  // throws
   ExampleDecoder(const SampleLimits& limits, Wrong wrong);
 
-  /// The sample, which lives until the next call. Ids that are no int16 are refused here; the rest
+  /// The sample, which lives until the next call. Ids that are not int32 are refused here; the rest
   /// is for check_sample().
   SampleView decode(std::span<const std::byte> record);
 

@@ -18,9 +18,9 @@ namespace bertha {
 namespace {
 
 /// "[101, 2023]", as Python prints a list of integers.
-void python_list(std::span<const int16_t> values, std::string& text) {
+void python_list(std::span<const TokenId> values, std::string& text) {
   text = "[";
-  std::array<char, 8> digits{};
+  std::array<char, 12> digits{};
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += ", ";
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), values[i]).ptr;

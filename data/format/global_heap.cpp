@@ -1,7 +1,10 @@
 #include "data/format/global_heap.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "kernels/base/error.h"
 
@@ -17,6 +20,20 @@ constexpr int64_t kSmallestCollectionBytes = 4096;
 constexpr int64_t kMostLargeBytes = int64_t{64} << 20;
 // Positions inside a sample are int16, so no list can be longer.
 constexpr int64_t kMostElementsPerRow = 32768;
+
+/// The elements at `from`, which need not be aligned.
+template <class Stored, class T>
+void copy_elements(const std::byte* from, std::span<T> to) {
+  if constexpr (std::is_same_v<Stored, T>) {
+    std::memcpy(to.data(), from, to.size_bytes());
+  } else {
+    using Limits = std::numeric_limits<T>;
+    for (T& value : to) {
+      value = static_cast<T>(std::clamp<int64_t>(load<Stored>(from), Limits::min(), Limits::max()));
+      from += sizeof(Stored);
+    }
+  }
+}
 
 }  // namespace
 
@@ -108,7 +125,7 @@ std::vector<int64_t> GlobalHeapReader::read_lengths(const std::string& dataset,
   return lengths;
 }
 
-template <class T>
+template <class T, class Stored>
 RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
                                           std::span<const std::byte> descriptors, int64_t first_row,
                                           int64_t num_rows) {
@@ -123,27 +140,33 @@ RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
       const Object object = descriptor.index < collection.objects.size()
                                 ? collection.objects[descriptor.index]
                                 : Object{};
-      if (object.size_bytes != descriptor.length * static_cast<int64_t>(sizeof(T))) {
+      if (object.size_bytes != descriptor.length * static_cast<int64_t>(sizeof(Stored))) {
         damaged(place, concat("a list of ", object.size_bytes, " bytes, want ", descriptor.length,
-                              " elements of ", sizeof(T), " bytes"));
+                              " elements of ", sizeof(Stored), " bytes"));
       }
       rows.values.resize(old_size + static_cast<size_t>(descriptor.length));
-      if (std::ssize(rows.values) * static_cast<int64_t>(sizeof(T)) > file_.size_bytes()) {
+      if (std::ssize(rows.values) * static_cast<int64_t>(sizeof(Stored)) > file_.size_bytes()) {
         damaged(place, "more elements than the file can hold");
       }
-      std::memcpy(rows.values.data() + old_size, collection.bytes.data() + object.begin_bytes,
-                  static_cast<size_t>(object.size_bytes));
+      copy_elements<Stored>(collection.bytes.data() + object.begin_bytes,
+                            std::span(rows.values).subspan(old_size));
     }
     rows.offsets.push_back(std::ssize(rows.values));
   }
   return rows;
 }
 
-template RaggedRows<int8_t> GlobalHeapReader::read_rows(const std::string&,
-                                                        std::span<const std::byte>, int64_t,
-                                                        int64_t);
-template RaggedRows<int16_t> GlobalHeapReader::read_rows(const std::string&,
-                                                         std::span<const std::byte>, int64_t,
-                                                         int64_t);
+using Name = const std::string&;
+using Descriptors = std::span<const std::byte>;
+template RaggedRows<int8_t> GlobalHeapReader::read_rows<int8_t, int8_t>(Name, Descriptors, int64_t,
+                                                                        int64_t);
+template RaggedRows<int16_t> GlobalHeapReader::read_rows<int16_t, int16_t>(Name, Descriptors,
+                                                                           int64_t, int64_t);
+template RaggedRows<int16_t> GlobalHeapReader::read_rows<int16_t, int32_t>(Name, Descriptors,
+                                                                           int64_t, int64_t);
+template RaggedRows<int32_t> GlobalHeapReader::read_rows<int32_t, int16_t>(Name, Descriptors,
+                                                                           int64_t, int64_t);
+template RaggedRows<int32_t> GlobalHeapReader::read_rows<int32_t, int32_t>(Name, Descriptors,
+                                                                           int64_t, int64_t);
 
 }  // namespace bertha

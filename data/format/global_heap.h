@@ -44,9 +44,10 @@ class GlobalHeapReader {
   /// Addresses of lists count from `base_bytes` of the file.
   GlobalHeapReader(const std::string& path, int64_t base_bytes);
 
-  /// Rows [first_row, first_row + num_rows) of a dataset with these descriptors. T is int8_t or
-  /// int16_t.
-  template <class T>
+  /// Rows [first_row, first_row + num_rows) of a dataset with these descriptors, whose elements the
+  /// file has as Stored. Both are int8_t, or each is int16_t or int32_t; values that T cannot
+  /// represent become its nearest one.
+  template <class T, class Stored>
   RaggedRows<T> read_rows(const std::string& dataset, std::span<const std::byte> descriptors,
                           int64_t first_row, int64_t num_rows);
   /// The number of elements of each row, without reading them.

@@ -44,6 +44,7 @@ std::string type_text(hid_t type) {
 Hdf5Element element_of(hid_t type) {
   if (H5Tequal(type, H5T_STD_I8LE) > 0) return Hdf5Element::kI8;
   if (H5Tequal(type, H5T_STD_I16LE) > 0) return Hdf5Element::kI16;
+  if (H5Tequal(type, H5T_STD_I32LE) > 0) return Hdf5Element::kI32;
   return Hdf5Element::kOther;
 }
 
@@ -112,9 +113,9 @@ int64_t most_ratio(H5Z_filter_t filter, int64_t chunk_bytes) {
     case kLzfFilter:
       return 88;  // 264 bytes take at least 3
     case H5Z_FILTER_NBIT:
-      return 16;  // an int16 takes at least a bit
+      return 32;  // an int32 takes at least a bit
     case H5Z_FILTER_SZIP:
-      return 4096;  // 64 blocks of 32 equal int16 take at least a byte
+      return 8192;  // 64 blocks of 32 equal int32 take at least a byte
     case H5Z_FILTER_SCALEOFFSET:
       return chunk_bytes / 21 + 1;  // equal values take the header
     default:
@@ -277,6 +278,7 @@ Hdf5Dataset Hdf5Input::describe(const std::string& name) {
     const Hdf5Id base(H5Tget_super(type.get()), H5Tclose);
     found.rows = Hdf5Rows::kRagged;
     found.element = element_of(base.get());
+    ragged_elements_[name] = found.element;
     if (!heap_) heap_.emplace(path_, list_base_bytes());
   }
   return found;
@@ -310,11 +312,14 @@ template <class T>
 void Hdf5Input::read(const std::string& name, int64_t first_row, int64_t num_rows,
                      std::vector<T>& values) const {
   const ReadCall call(path_, file_bytes_);
-  const hid_t type = std::is_same_v<T, int8_t> ? H5T_NATIVE_INT8 : H5T_NATIVE_INT16;
+  const hid_t type = std::is_same_v<T, int8_t>    ? H5T_NATIVE_INT8
+                     : std::is_same_v<T, int16_t> ? H5T_NATIVE_INT16
+                                                  : H5T_NATIVE_INT32;
   read_values(name, first_row, num_rows, type, std::ssize(values), values.data());
 }
 template void Hdf5Input::read(const std::string&, int64_t, int64_t, std::vector<int8_t>&) const;
 template void Hdf5Input::read(const std::string&, int64_t, int64_t, std::vector<int16_t>&) const;
+template void Hdf5Input::read(const std::string&, int64_t, int64_t, std::vector<int32_t>&) const;
 
 const std::vector<std::byte>& Hdf5Input::descriptors_of(const std::string& name) {
   if (const auto known = descriptors_.find(name); known != descriptors_.end()) return known->second;
@@ -329,10 +334,16 @@ const std::vector<std::byte>& Hdf5Input::descriptors_of(const std::string& name)
 
 template <class T>
 RaggedRows<T> Hdf5Input::read_lists(const std::string& name, int64_t first_row, int64_t num_rows) {
-  return heap_.value().read_rows<T>(name, descriptors_of(name), first_row, num_rows);
+  const std::vector<std::byte>& descriptors = descriptors_of(name);
+  const auto read = [&]<class Stored>(Stored) {
+    return heap_.value().read_rows<T, Stored>(name, descriptors, first_row, num_rows);
+  };
+  if constexpr (std::is_same_v<T, int8_t>) return read(int8_t{});
+  return ragged_elements_.at(name) == Hdf5Element::kI32 ? read(int32_t{}) : read(int16_t{});
 }
 template RaggedRows<int8_t> Hdf5Input::read_lists(const std::string&, int64_t, int64_t);
 template RaggedRows<int16_t> Hdf5Input::read_lists(const std::string&, int64_t, int64_t);
+template RaggedRows<int32_t> Hdf5Input::read_lists(const std::string&, int64_t, int64_t);
 
 std::vector<int64_t> Hdf5Input::list_lengths(const std::string& name) {
   return heap_.value().read_lengths(name, descriptors_of(name));

@@ -42,11 +42,12 @@ class Hdf5Input {
   Hdf5Dataset describe(const std::string& name);
 
   /// Rows [first_row, first_row + num_rows) of a plain dataset; `values` has their exact size. T is
-  /// int8_t or int16_t, here and below.
+  /// int8_t for datasets of kI8, int16_t or int32_t for kI16 and kI32, here and below; values that T
+  /// cannot represent become its nearest one.
   template <class T>
   void read(const std::string& name, int64_t first_row, int64_t num_rows,
             std::vector<T>& values) const;
-  /// Rows [first_row, first_row + num_rows) of a ragged dataset.
+  /// Rows [first_row, first_row + num_rows) of a ragged dataset that was described.
   template <class T>
   RaggedRows<T> read_lists(const std::string& name, int64_t first_row, int64_t num_rows);
   /// The number of elements in each row of a ragged dataset, without reading them.
@@ -64,6 +65,7 @@ class Hdf5Input {
   Hdf5Id file_;
   std::optional<GlobalHeapReader> heap_;                       // with the first ragged dataset
   std::map<std::string, std::vector<std::byte>> descriptors_;  // of the ragged datasets
+  std::map<std::string, Hdf5Element> ragged_elements_;
 };
 
 }  // namespace bertha

@@ -15,7 +15,7 @@ namespace bertha {
 // herr_t are int64_t and int here.
 
 /// Element types that shards use; kOther is everything else, described in words.
-enum class Hdf5Element : uint8_t { kI8, kI16, kOther };
+enum class Hdf5Element : uint8_t { kI8, kI16, kI32, kOther };
 /// Rows of fixed extents, or one variable-length list per row.
 enum class Hdf5Rows : uint8_t { kPlain, kRagged };
 

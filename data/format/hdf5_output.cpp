@@ -32,7 +32,9 @@ namespace {
 
 Hdf5Id type_of(Hdf5Element element, Hdf5Rows rows) {
   BERTHA_CHECK(element != Hdf5Element::kOther, "no stored type for kOther");
-  const hid_t type = element == Hdf5Element::kI8 ? H5T_STD_I8LE : H5T_STD_I16LE;
+  const hid_t type = element == Hdf5Element::kI8    ? H5T_STD_I8LE
+                     : element == Hdf5Element::kI16 ? H5T_STD_I16LE
+                                                    : H5T_STD_I32LE;
   if (rows == Hdf5Rows::kPlain) return own(H5Tcopy(type), H5Tclose, "cannot make an HDF5 type");
   return own(H5Tvlen_create(type), H5Tclose, "cannot make an HDF5 list type");
 }
@@ -178,6 +180,11 @@ void Hdf5Output::append(const std::string& name, int64_t num_rows,
   write_rows(name, num_rows, values.data());
 }
 
+void Hdf5Output::append(const std::string& name, int64_t num_rows,
+                        std::span<const int32_t> values) {
+  write_rows(name, num_rows, values.data());
+}
+
 void Hdf5Output::append_ragged(const std::string& name,
                                std::span<const std::span<const int8_t>> rows) {
   write_rows(name, std::ssize(rows), library_rows(rows).data());
@@ -185,6 +192,11 @@ void Hdf5Output::append_ragged(const std::string& name,
 
 void Hdf5Output::append_ragged(const std::string& name,
                                std::span<const std::span<const int16_t>> rows) {
+  write_rows(name, std::ssize(rows), library_rows(rows).data());
+}
+
+void Hdf5Output::append_ragged(const std::string& name,
+                               std::span<const std::span<const int32_t>> rows) {
   write_rows(name, std::ssize(rows), library_rows(rows).data());
 }
 

@@ -30,8 +30,10 @@ class Hdf5Output {
               int64_t rows_per_chunk);
   void append(const std::string& name, int64_t num_rows, std::span<const int8_t> values);
   void append(const std::string& name, int64_t num_rows, std::span<const int16_t> values);
+  void append(const std::string& name, int64_t num_rows, std::span<const int32_t> values);
   void append_ragged(const std::string& name, std::span<const std::span<const int8_t>> rows);
   void append_ragged(const std::string& name, std::span<const std::span<const int16_t>> rows);
+  void append_ragged(const std::string& name, std::span<const std::span<const int32_t>> rows);
   /// Ends the file and gives its bytes, which live as long as this object.
   std::string_view close();
 

@@ -60,10 +60,10 @@ Manifest from_json(const JsonField& root) {
   manifest.unicode_version = root["unicode_version"].text();
   manifest.seed = root["seed"].word();
   const JsonField limits = root["limits"];
-  // Positions and ids are int16.
+  // Positions are int16.
   manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
                      .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
-                     .vocab_size = limits["vocab_size"].integer(1, 32768)};
+                     .vocab_size = limits["vocab_size"].integer(1, kMostVocabEntries)};
   root["options"].for_each_key([&](const std::string& key, const JsonField& value) {
     manifest.options[key] = value.text();
   });

@@ -67,8 +67,8 @@ void check_positions(const Row& row, std::span<const int16_t> positions, int64_t
 
 // One sample: id, label; per token: id, segment; per masked position: position, id.
 constexpr int64_t kSampleBytes = sizeof(int64_t) + sizeof(int8_t);
-constexpr int64_t kTokenBytes = sizeof(int16_t) + sizeof(int8_t);
-constexpr int64_t kMaskedBytes = 2 * sizeof(int16_t);
+constexpr int64_t kTokenBytes = sizeof(TokenId) + sizeof(int8_t);
+constexpr int64_t kMaskedBytes = sizeof(int16_t) + sizeof(TokenId);
 
 }  // namespace
 

@@ -10,7 +10,9 @@
 namespace bertha {
 
 /// A place in the vocabulary.
-using TokenId = int16_t;
+using TokenId = int32_t;
+/// Entries of the largest vocabulary.
+inline constexpr int64_t kMostVocabEntries = 1'000'000;
 
 /// What a sample may hold; everything outside is an error that names shard, row and value.
 struct SampleLimits {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "data/format/hdf5_library.h"
 
@@ -27,6 +28,7 @@ inline constexpr const char* kPackedMasked = "packed_masked_lm_len";
 /// What one row of a dataset is as wide as, in the fixed-length layout.
 enum class RowWidth : uint8_t { kOne, kTokens, kMasked };
 
+/// A reader accepts kI32 where `element` is kI16; written_element() is what is written.
 struct DatasetFormat {
   const char* name;
   Hdf5Element element;
@@ -65,6 +67,18 @@ inline std::span<const DatasetFormat> datasets_of(ShardLayout layout) {
   if (layout == ShardLayout::kFixedLength) return kFixedLengthDatasets;
   if (layout == ShardLayout::kPacked) return kPackedDatasets;
   return kVariableLengthDatasets;
+}
+
+/// Element type that token ids of a vocabulary of this size are written with.
+inline Hdf5Element id_element(int64_t vocab_size) {
+  constexpr int64_t kMostEntriesOf16Bits = 32768;
+  return vocab_size > kMostEntriesOf16Bits ? Hdf5Element::kI32 : Hdf5Element::kI16;
+}
+
+inline Hdf5Element written_element(const DatasetFormat& format, int64_t vocab_size) {
+  const std::string_view name = format.name;
+  const bool is_ids = name == dataset_names::kInputIds || name == dataset_names::kMaskedIds;
+  return is_ids ? id_element(vocab_size) : format.element;
 }
 
 /// Rows per chunk of the files written here: of lists, and of padded rows, which are larger.

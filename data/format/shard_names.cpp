@@ -102,16 +102,21 @@ std::vector<std::string> list_shards(const std::string& path) {
     fail(ExitCode::kData, path, ": no such file or folder; give a folder of shards or one shard");
   }
   if (!std::filesystem::is_directory(status)) return {path};
-  std::vector<std::string> shards;
+  std::vector<std::string> shards, training, test;
   std::string other_hdf5;
   std::filesystem::directory_iterator entries(path, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     if (is_shard_name(name)) shards.push_back(entries->path().string());
+    if (name.ends_with(".hdf5")) {
+      if (name.find("training") != std::string::npos) training.push_back(entries->path().string());
+      if (name.find("test") != std::string::npos) test.push_back(entries->path().string());
+    }
     const bool is_hdf5 = name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
     if (is_hdf5 && (other_hdf5.empty() || name < other_hdf5)) other_hdf5 = name;
   }
   if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
+  if (shards.empty()) shards = training.empty() ? test : training;
   if (shards.empty()) {
     if (const std::string name = unconverted_file(path); !name.empty()) {
       fail(ExitCode::kData, path, ": holds ", name,

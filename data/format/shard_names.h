@@ -25,7 +25,8 @@ bool is_shard_name(const std::string& name);
 
 /// The shards of a data folder, sorted by name: files whose name contains "part" and ends in
 /// .hdf5 or .hdf, or is part_N or part_N_of_S without an ending (or the file itself when `path` is
-/// a file). Error(kData) when there is none.
+/// a file). If no name contains "part": those with "training", otherwise those with "test", as
+/// NVIDIA's DeepLearningExamples name shards. Error(kData) when there is none.
 std::vector<std::string> list_shards(const std::string& path);
 
 /// "part_00007_of_04320.hdf5".

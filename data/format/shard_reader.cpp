@@ -28,11 +28,11 @@ const char* type_wanted(const DatasetFormat& format) {
 
 /// A block of rows as it lies in the file.
 struct FixedBlock {
-  std::vector<int16_t> ids;        // [rows * tokens]
+  std::vector<TokenId> ids;        // [rows * tokens]
   std::vector<int8_t> mask;        // [rows * tokens]
   std::vector<int8_t> segments;    // [rows * tokens]
   std::vector<int16_t> positions;  // [rows * masked]
-  std::vector<int16_t> labels;     // [rows * masked]
+  std::vector<TokenId> labels;     // [rows * masked]
   std::vector<int8_t> next;        // [rows]
 };
 
@@ -196,7 +196,8 @@ void ShardRows::expect_dataset(const DatasetFormat& want) {
          "; want a shard in one of the layouts of data/FORMAT.md");
   }
   const Hdf5Dataset found = file_.describe(want.name);
-  if (found.element != want.element || found.rows != want.rows) {
+  const bool is_wider = want.element == Hdf5Element::kI16 && found.element == Hdf5Element::kI32;
+  if ((found.element != want.element && !is_wider) || found.rows != want.rows) {
     fail(ExitCode::kData, path, ": dataset ", want.name, " holds ", found.type_text, ", want ",
          type_wanted(want),
          found.rows != want.rows ? "; make the shard again"
@@ -248,10 +249,10 @@ ShardContents ShardRows::read(int64_t first_row, int64_t num_rows, const SampleL
 
 SampleSet ShardRows::read_variable_length(int64_t first_row, int64_t num_rows,
                                           const ViolationReport& report) {
-  auto tokens = file_.read_lists<int16_t>(kInputIds, first_row, num_rows);
+  auto tokens = file_.read_lists<TokenId>(kInputIds, first_row, num_rows);
   auto segments = file_.read_lists<int8_t>(kSegmentIds, first_row, num_rows);
   auto positions = file_.read_lists<int16_t>(kMaskedPositions, first_row, num_rows);
-  auto labels = file_.read_lists<int16_t>(kMaskedIds, first_row, num_rows);
+  auto labels = file_.read_lists<TokenId>(kMaskedIds, first_row, num_rows);
   match_lengths(kSegmentIds, kInputIds, segments, tokens.offsets, report);
   match_lengths(kMaskedIds, kMaskedPositions, labels, positions.offsets, report);
   SampleSet samples{.ids = std::vector<int64_t>(static_cast<size_t>(num_rows)),
@@ -293,11 +294,11 @@ ShardContents ShardRows::read_packed(int64_t first_row, int64_t num_rows, int64_
                                      const ViolationReport& report) {
   ShardContents contents;
   contents.row_offsets =
-      unpack_rows({.tokens = file_.read_lists<int16_t>(kInputIds, first_row, num_rows),
+      unpack_rows({.tokens = file_.read_lists<TokenId>(kInputIds, first_row, num_rows),
                    .segments = file_.read_lists<int8_t>(kSegmentIds, first_row, num_rows),
                    .seq_tokens = file_.read_lists<int16_t>(kPackedTokens, first_row, num_rows),
                    .positions = file_.read_lists<int16_t>(kMaskedPositions, first_row, num_rows),
-                   .labels = file_.read_lists<int16_t>(kMaskedIds, first_row, num_rows),
+                   .labels = file_.read_lists<TokenId>(kMaskedIds, first_row, num_rows),
                    .seq_masked = file_.read_lists<int16_t>(kPackedMasked, first_row, num_rows),
                    .next = file_.read_lists<int8_t>(kNextSentenceLabels, first_row, num_rows)},
                   max_seq_tokens, report, contents.samples);

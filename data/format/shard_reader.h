@@ -85,11 +85,11 @@ class ShardRows {
 
 /// The datasets of packed rows as they lie in the file.
 struct PackedRows {
-  RaggedRows<int16_t> tokens;
+  RaggedRows<TokenId> tokens;
   RaggedRows<int8_t> segments;
   RaggedRows<int16_t> seq_tokens;
   RaggedRows<int16_t> positions;  // in the pack
-  RaggedRows<int16_t> labels;
+  RaggedRows<TokenId> labels;
   RaggedRows<int16_t> seq_masked;
   RaggedRows<int8_t> next;
 };

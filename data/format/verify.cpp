@@ -52,14 +52,14 @@ struct ShardResult {
 /// The ids that the generator never masks: what most samples of a shard start and end with, so that
 /// the vocabulary is not needed.
 struct SpecialIds {
-  int16_t cls = 0;
-  int16_t sep = 0;
+  TokenId cls = 0;
+  TokenId sep = 0;
 };
 
 /// The value that more than half of the samples give, if there is one (Boyer and Moore).
 template <class ValueOf>
-int16_t majority(const SampleSet& samples, const ValueOf& value_of) {
-  int16_t candidate = 0;
+TokenId majority(const SampleSet& samples, const ValueOf& value_of) {
+  TokenId candidate = 0;
   int64_t lead = 0;
   for (int64_t row = 0; row < samples.size(); ++row) {
     const auto ids = samples[row].token_ids;
@@ -89,12 +89,23 @@ void check_structure(const SampleView& sample, int64_t row, const SpecialIds& sp
                concat("element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
                       ", want [SEP] ", special.sep));
   }
+  const auto is_masked = [&](int64_t position) {
+    return std::ranges::binary_search(sample.masked_positions, position);
+  };
+  for (int64_t at = 1; at < last; ++at) {
+    if (ids[static_cast<size_t>(at)] != special.sep || at == boundary || is_masked(at)) continue;
+    result.add(row, kInputIds,
+               concat("element ", at, " is [SEP] ", special.sep,
+                      " inside a segment, want it at "
+                      "the end"));
+    break;
+  }
   if (sample.masked_positions.empty()) result.add(row, kMaskedPositions, "no masked position");
   for (const int16_t position : sample.masked_positions) {
     if (position != boundary && position != last) continue;
     result.add(row, kMaskedPositions, concat("position ", position, " is [SEP], never masked"));
   }
-  for (const int16_t label : sample.masked_ids) {
+  for (const TokenId label : sample.masked_ids) {
     if (label != special.cls && label != special.sep) continue;
     result.add(row, kMaskedIds, concat("label ", label, " is [CLS] or [SEP], never masked"));
   }
@@ -109,7 +120,7 @@ void check_samples(const std::string& path, const SampleLimits& limits, ShardRes
   const SampleSet& samples = shard.samples;
   result.md5_of_lists = md5_of_lists(samples, shard.row_offsets);
   result.stats.add(samples);
-  using Ids = std::span<const int16_t>;
+  using Ids = std::span<const TokenId>;
   const SpecialIds special{.cls = majority(samples, [](Ids ids) { return ids.front(); }),
                            .sep = majority(samples, [](Ids ids) { return ids.back(); })};
   for (int64_t i = 0; i < samples.size(); ++i) {

@@ -18,9 +18,9 @@
 namespace bertha {
 namespace {
 
-constexpr int16_t kCls = 101;
-constexpr int16_t kSep = 102;
-constexpr int16_t kMask = 103;
+constexpr TokenId kCls = 101;
+constexpr TokenId kSep = 102;
+constexpr TokenId kMask = 103;
 constexpr int64_t kFirstWord = 104;
 constexpr int64_t kShortestTokens = 3;  // [CLS] token [SEP]
 constexpr int64_t kLongestTokens = 32767;
@@ -94,16 +94,16 @@ std::vector<SyntheticSequence> cut_to(int64_t most_tokens, std::vector<Synthetic
   return kept;
 }
 
-int16_t draw_word(Draws& draws, int64_t vocab_size) {
+TokenId draw_word(Draws& draws, int64_t vocab_size) {
   // Evenly in the logarithm of the rank: the r-th word has a share near 1 / r.
   const auto words = static_cast<double>(vocab_size - kFirstWord);
   const auto rank = static_cast<int64_t>(std::exp(draws.share() * std::log(words + 1))) - 1;
-  return static_cast<int16_t>(kFirstWord +
+  return static_cast<TokenId>(kFirstWord +
                               std::clamp<int64_t>(rank, 0, vocab_size - kFirstWord - 1));
 }
 
 /// What stands at a masked position.
-int16_t masked_as(int16_t word, Draws& draws, int64_t vocab_size) {
+TokenId masked_as(TokenId word, Draws& draws, int64_t vocab_size) {
   const int64_t tenth = draws.below(10);
   if (tenth < 8) return kMask;
   return tenth == 8 ? draw_word(draws, vocab_size) : word;
@@ -257,7 +257,8 @@ void append_synthetic_sample(const SyntheticSteps& steps, const SyntheticSequenc
                              Draws& draws, SampleSet& set) {
   const int64_t length = sequence.tokens;
   const int64_t first_sep = length / 2;
-  std::vector<int16_t> tokens, positions, labels;
+  std::vector<TokenId> tokens, labels;
+  std::vector<int16_t> positions;
   std::vector<int8_t> segments;
   for (int64_t t = 0; t < length; ++t) {
     tokens.push_back(draw_word(draws, steps.vocab_size));
@@ -269,7 +270,7 @@ void append_synthetic_sample(const SyntheticSteps& steps, const SyntheticSequenc
   const int64_t num_masked = masked_tokens_of(steps, length);
   for (int64_t m = 0; m < num_masked; ++m) {  // evenly spread between [CLS] and the last [SEP]
     const int64_t position = 1 + m * (length - 2) / num_masked;
-    int16_t& token = tokens[static_cast<size_t>(position)];
+    TokenId& token = tokens[static_cast<size_t>(position)];
     positions.push_back(static_cast<int16_t>(position));
     labels.push_back(token);
     token = masked_as(token, draws, steps.vocab_size);

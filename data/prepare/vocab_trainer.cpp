@@ -22,8 +22,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kFewestWordpieces = 128;
-constexpr int64_t kMostWordpieces = 32768;  // ids are int16
-constexpr int64_t kLeastPairCount = 2;      // a pair seen once teaches nothing
+constexpr int64_t kLeastPairCount = 2;  // a pair seen once teaches nothing
 constexpr int64_t kWordpiecesPerReport = 256;
 // Characters before the first pair: as many in proportion as the published vocabulary has, but
 // enough for English.
@@ -205,9 +204,9 @@ std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
 }
 
 std::vector<std::string> special_wordpieces(int64_t num_wordpieces) {
-  if (num_wordpieces < kFewestWordpieces || num_wordpieces > kMostWordpieces) {
+  if (num_wordpieces < kFewestWordpieces || num_wordpieces > kMostVocabEntries) {
     fail(ExitCode::kUsage, "--size ", num_wordpieces, ", want ", kFewestWordpieces, " to ",
-         kMostWordpieces, " (shards store ids as int16)");
+         kMostVocabEntries);
   }
   const int64_t num_unused = count_unused(num_wordpieces);
   const int64_t num_before = num_wordpieces * kBertUnusedBefore / kBertWordpieces;

@@ -13,8 +13,6 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kMostWordpieces = 32768;
-
 bool is_of_transformers(const std::string& path) {
   return std::filesystem::is_directory(path) || path.ends_with(".json");
 }
@@ -39,9 +37,9 @@ Vocabulary::Vocabulary(TokenizerFiles files)
 }
 
 void Vocabulary::index(const std::string& origin, const std::array<std::string, 5>& special_names) {
-  if (size() > kMostWordpieces) {
-    fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostWordpieces,
-         ", because shards store ids as int16; give a smaller vocabulary");
+  if (size() > kMostVocabEntries) {
+    fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostVocabEntries,
+         "; give a smaller vocabulary");
   }
   for (int64_t id = 0; id < size(); ++id) {
     const std::string& text = wordpiece(id);

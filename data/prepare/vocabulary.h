@@ -31,8 +31,8 @@ struct SpecialTokens {
 /// nothing but white space, such as U+2028, has an id too; no text contains it.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, invalid UTF-8, an empty
-///           line, a wordpiece given twice, more than 32,768 wordpieces (ids are int16), a special
-///           token missing.
+///           line, a wordpiece given twice, more than kMostVocabEntries wordpieces, a special token
+///           missing.
 class Vocabulary {
  public:
   /// A file of wordpieces (read_vocab_lines()), or a Hugging Face folder or tokenizer.json

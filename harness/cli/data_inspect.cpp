@@ -188,8 +188,8 @@ void add_limit_options(CLI::App& command, SampleLimits& limits) {
     add_count(command, name, value, doc + " (default: that of manifest.json, else {})", least,
               most);
   };
-  // What a manifest may say: positions and ids are int16.
-  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, 32768);
+  // What a manifest may say: positions are int16.
+  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, kMostVocabEntries);
   limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence", 1, 32767);
   limit("--max-masked-per-seq", limits.max_masked_per_seq, "Most masked tokens of a sequence", 0,
         32767);

@@ -12,8 +12,8 @@
 
 namespace bertha {
 
-inline constexpr int16_t kExampleCls = 101;
-inline constexpr int16_t kExampleSep = 102;
+inline constexpr TokenId kExampleCls = 101;
+inline constexpr TokenId kExampleSep = 102;
 
 /// Valid samples of all lengths the limits allow, the shortest and the longest among them:
 /// [CLS] A [SEP] B [SEP], at least one masked position, none of them a special token.
@@ -28,7 +28,8 @@ inline SampleSet example_samples(int64_t num_samples, uint64_t seed,
     const int64_t spread = limits.max_seq_tokens - 4;  // lengths 5 .. max
     const int64_t length = i % 7 == 0 ? 5 : i % 7 == 1 ? 4 + spread : 5 + below(spread);
     const int64_t first_sep = 2 + below(length - 4);
-    std::vector<int16_t> ids, positions, labels;
+    std::vector<TokenId> ids, labels;
+    std::vector<int16_t> positions;
     std::vector<int8_t> segments;
     std::set<int64_t> masked;
     const int64_t most_masked = std::min(limits.max_masked_per_seq, 1 + length / 7);
@@ -40,12 +41,12 @@ inline SampleSet example_samples(int64_t num_samples, uint64_t seed,
     for (int64_t t = 0; t < length; ++t) {
       const bool special = t == 0 || t == first_sep || t == length - 1;
       const int64_t word = 103 + below(limits.vocab_size - 103);
-      ids.push_back(t == 0 ? kExampleCls : special ? kExampleSep : static_cast<int16_t>(word));
+      ids.push_back(t == 0 ? kExampleCls : special ? kExampleSep : static_cast<TokenId>(word));
       segments.push_back(t > first_sep ? 1 : 0);
     }
     for (const int64_t position : masked) {
       positions.push_back(static_cast<int16_t>(position));
-      labels.push_back(static_cast<int16_t>(103 + below(limits.vocab_size - 103)));
+      labels.push_back(static_cast<TokenId>(103 + below(limits.vocab_size - 103)));
     }
     samples.append({.id = i,
                     .token_ids = ids,

@@ -24,10 +24,10 @@ int64_t content_of(const SampleSet& samples) {
   int64_t sum = 0;
   for (int64_t i = 0; i < samples.size(); ++i) {
     const SampleView sample = samples[i];
-    for (const int16_t id : sample.token_ids) sum += id;
+    for (const TokenId id : sample.token_ids) sum += id;
     for (const int8_t segment : sample.segment_ids) sum += segment;
     for (const int16_t position : sample.masked_positions) sum += position;
-    for (const int16_t id : sample.masked_ids) sum += id;
+    for (const TokenId id : sample.masked_ids) sum += id;
   }
   return sum;
 }
@@ -102,9 +102,9 @@ void read_heap_bytes(const std::string& bytes) {
   GlobalHeapReader heap(path, asked % 2 == 0 ? 0 : 512);  // without and with a user block
   for (const int64_t length : heap.read_lengths("input_ids", descriptors)) use(length);
   use(std::ssize(heap.read_rows<int8_t>("input_ids", descriptors, 0, num_rows / 2).values));
-  use(std::ssize(
-      heap.read_rows<int16_t>("input_ids", descriptors, num_rows / 2, num_rows - num_rows / 2)
-          .values));
+  use(std::ssize(heap.read_rows<TokenId, int16_t>("input_ids", descriptors, num_rows / 2,
+                                                  num_rows - num_rows / 2)
+                     .values));
 }
 
 std::vector<std::string> heap_seeds() {

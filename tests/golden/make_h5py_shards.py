@@ -2,8 +2,10 @@
 """Makes h5py_fixed.hdf5, h5py_varlen.hdf5, h5py_packed.hdf5 and h5py_rows.txt: the same rows in the
 official layouts, as h5py writes them, and in text with the official checksums of the token ids: of
 the rows, then of the packs. Also h5py_latest.hdf5 (the same rows again, chunked, in the newest file
-format that HDF5 1.10 reads) and h5py_int32.hdf5 (a wrong type).
+format that HDF5 1.10 reads) and h5py_int64.hdf5 (a wrong type).
 h5py_forms/ holds the same rows in every form of storage, h5py_refused/ what is refused.
+h5py_forms/fixed_deep_learning_examples.hdf5 has the types and the compression of the shards that
+create_pretraining_data.py of NVIDIA's DeepLearningExamples writes.
 
 usage: make_h5py_shards.py FOLDER      needs h5py and numpy; versions in README.md
 """
@@ -47,10 +49,11 @@ def fixed_tables(rows, tokens=TOKENS, masked=MASKED):
             "next_sentence_labels": np.array([row[4] for row in rows], "i1")}
 
 
-def write_fixed(path, rows, file={}, **storage):
+def write_fixed(path, rows, file={}, i2="i2", **storage):
     with h5py.File(path, "w", **file) as f:
         for name, table in fixed_tables(rows).items():
-            f.create_dataset(name, data=table, dtype=table.dtype, **storage)
+            dtype = i2 if table.dtype == "i2" else table.dtype
+            f.create_dataset(name, data=table, dtype=dtype, **storage)
 
 
 def write_variable(path, rows, ids_dtype="i2", file={}, labels_too=False, **storage):
@@ -58,7 +61,7 @@ def write_variable(path, rows, ids_dtype="i2", file={}, labels_too=False, **stor
     ids, i2, i1 = (h5py.vlen_dtype(np.dtype(t)) for t in (ids_dtype, "i2", "i1"))
     with h5py.File(path, "w", **file) as f:
         fields = [("input_ids", ids), ("segment_ids", i1),
-                  ("masked_lm_positions", i2), ("masked_lm_ids", i2)]
+                  ("masked_lm_positions", i2), ("masked_lm_ids", ids)]
         datasets = [f.create_dataset(name, (n,), dtype=dtype, **storage) for name, dtype in fields]
         labels = f.create_dataset("next_sentence_labels", (n,), dtype="i1",
                                   **(storage if labels_too else {}))
@@ -72,15 +75,15 @@ def joined(rows, field):
     return [value for row in rows for value in row[field]]
 
 
-def write_packed(path, packs, **storage):
-    i2, i1 = (h5py.vlen_dtype(np.dtype(t)) for t in ("i2", "i1"))
+def write_packed(path, packs, ids_dtype="i2", **storage):
+    ids, i2, i1 = (h5py.vlen_dtype(np.dtype(t)) for t in (ids_dtype, "i2", "i1"))
     with h5py.File(path, "w") as f:
         def dataset(name, dtype, lists):
             data = f.create_dataset(name, (len(lists),), dtype=dtype, **storage)
             for i, values in enumerate(lists):
                 data[i] = values
 
-        dataset("input_ids", i2, [joined(rows, 0) for rows in packs])
+        dataset("input_ids", ids, [joined(rows, 0) for rows in packs])
         dataset("segment_ids", i1, [joined(rows, 1) for rows in packs])
         dataset("packed_input_len", i2, [[len(row[0]) for row in rows] for rows in packs])
         before = [[sum(len(row[0]) for row in rows[:k]) for k in range(len(rows))]
@@ -88,7 +91,7 @@ def write_packed(path, packs, **storage):
         dataset("masked_lm_positions", i2,
                 [[start + p for start, row in zip(starts, rows) for p in row[2]]
                  for starts, rows in zip(before, packs)])
-        dataset("masked_lm_ids", i2, [joined(rows, 3) for rows in packs])
+        dataset("masked_lm_ids", ids, [joined(rows, 3) for rows in packs])
         dataset("packed_masked_lm_len", i2, [[len(row[2]) for row in rows] for rows in packs])
         dataset("next_sentence_labels", i1, [[row[4] for row in rows] for rows in packs])
 
@@ -132,6 +135,7 @@ LISTS = {  # compression=False is what the published shuffling writes: gzip of l
     "varlen_gzip": GZIP,
     "varlen_gzip_9_chunks": {**GZIP, "compression_opts": 9, "chunks": True},
     "varlen_level_0": {"compression": False},
+    "varlen_int32": {"ids_dtype": "i4"},
     "varlen_lzf": LZF,
     "varlen_shuffle_lzf_1_10": {**LZF, "shuffle": True, **OF_HDF5_1_10},
     "varlen_shuffle": {"shuffle": True},
@@ -144,12 +148,14 @@ PACKED = {
     "packed_compact": compact(),
     "packed_gzip": GZIP,
     "packed_gzip_9_chunks": {**GZIP, "compression_opts": 9, "chunks": True},
+    "packed_int32": {"ids_dtype": "i4"},
     "packed_level_0": {"compression": False},
     "packed_lzf": {**LZF, "shuffle": True},
     "packed_shuffle": {"shuffle": True},
     "packed_shuffle_gzip": {**GZIP, "shuffle": True, **GROWS},
 }
 FIXED = {
+    "fixed_deep_learning_examples": {"i2": "i4", **GZIP},
     "fixed_fletcher32": {"fletcher32": True},
     "fixed_gzip": GZIP,
     "fixed_level_0": {"compression": False},
@@ -225,7 +231,7 @@ def main(folder):
     write_variable(f"{folder}/h5py_varlen.hdf5", rows)
     write_variable(f"{folder}/h5py_latest.hdf5", rows, file={"libver": ("v110", "v110")},
                    chunks=(4,))
-    write_variable(f"{folder}/h5py_int32.hdf5", rows[:1], ids_dtype="i4")
+    write_variable(f"{folder}/h5py_int64.hdf5", rows[:1], ids_dtype="i8")
     write_forms(made(f"{folder}/h5py_forms"), rows, packs)
     write_refused(made(f"{folder}/h5py_refused"), rows)
     md5 = lambda text: hashlib.md5(text.encode()).hexdigest()

@@ -42,10 +42,10 @@ class Pack : public testing::Test {
 
   static std::string text_of(const SampleView& sample) {
     std::string text;
-    for (const int16_t id : sample.token_ids) text += concat(id, ' ');
+    for (const TokenId id : sample.token_ids) text += concat(id, ' ');
     for (const int8_t segment : sample.segment_ids) text += static_cast<char>('0' + segment);
     for (const int16_t position : sample.masked_positions) text += concat(' ', position);
-    for (const int16_t label : sample.masked_ids) text += concat(' ', label);
+    for (const TokenId label : sample.masked_ids) text += concat(' ', label);
     return concat(text, " next ", static_cast<int>(sample.next_sentence_label));
   }
 

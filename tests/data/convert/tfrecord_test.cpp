@@ -150,8 +150,8 @@ TEST_F(BadRecords, AWrongFeatureIsNamed) {
               HasSubstr("feature masked_lm_weights has 0 floats, want 76"));
   EXPECT_THAT(with([&](auto& f) { f.integers.erase("segment_ids"); }),
               HasSubstr("record 1: no feature segment_ids"));
-  EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = 70'000; }),
-              HasSubstr("feature input_ids, element 3 is 70000, want 0 to 32767"));
+  EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = int64_t{1} << 31; }),
+              HasSubstr("feature input_ids, element 3 is 2147483648, want 0 to 2147483647"));
   EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = -1; }),
               HasSubstr("feature input_ids, element 3 is -1"));
   EXPECT_THAT(with([&](auto& f) { of(f, "input_ids")[3] = 30'522; }),

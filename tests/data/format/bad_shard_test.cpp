@@ -13,6 +13,7 @@
 #include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
+#include "tests/data/same_samples.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/source_dir.h"
 
@@ -85,6 +86,29 @@ TEST_P(EachBadLayout, AWrongElementTypeIsNamedWithTheWantedOne) {
               }),
               ContainsRegex("dataset next_sentence_labels holds (variable-length )?int16, want "
                             "(variable-length )?int8"));
+}
+
+void widen(std::vector<RawDataset>& shard) {
+  for (RawDataset& dataset : shard) {
+    if (dataset.element == Hdf5Element::kI16) dataset.element = Hdf5Element::kI32;
+  }
+}
+
+TEST_P(EachBadLayout, WhereInt16IsWantedInt32IsReadAndLargeValuesDoNotWrapAround) {
+  const SampleSet samples = example_samples(33, 4);
+  auto shard = raw_shard(samples, GetParam());
+  widen(shard);
+  write_raw_shard(path_, shard);
+  expect_same_contents(read_shard(path_, 0, {}), samples);
+  const auto bent_to = [&](const char* dataset, int value) {
+    return bent([&](auto& raw) {
+      widen(raw);
+      dataset_of(raw, dataset).values[0][0] = value;
+    });
+  };
+  EXPECT_THAT(bent_to("input_ids", 65536 + 101), HasSubstr("element 0 is id 65637"));
+  EXPECT_THAT(bent_to("masked_lm_positions", 65536 + 1),
+              HasSubstr("dataset masked_lm_positions, row 0: element 0 is 32767"));
 }
 
 TEST_P(EachBadLayout, AWrongRankIsNamed) {
@@ -307,8 +331,8 @@ TEST(BadShard, AMaskThatIsNoPrefixOfOnesIsNamed) {
 TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
   const std::string folder = concat(kSourceDir, "/tests/golden/");
   EXPECT_THAT(
-      complaint(folder + "h5py_int32.hdf5"),
-      HasSubstr("dataset input_ids holds variable-length int32, want variable-length int16"));
+      complaint(folder + "h5py_int64.hdf5"),
+      HasSubstr("dataset input_ids holds variable-length int64, want variable-length int16"));
   const std::string refused = folder + "h5py_refused/";
   EXPECT_THAT(complaint(refused + "other_filter.hdf5"),
               HasSubstr("dataset input_ids is stored with the filter 32008, want none or those "

@@ -102,6 +102,7 @@ inline void write_raw_shard(const std::string& path, const std::vector<RawDatase
     file.create(dataset.name, dataset.element, dataset.rows, dataset.columns, 16);
     if (dataset.element == Hdf5Element::kI8) write_raw_values<int8_t>(file, dataset);
     if (dataset.element == Hdf5Element::kI16) write_raw_values<int16_t>(file, dataset);
+    if (dataset.element == Hdf5Element::kI32) write_raw_values<int32_t>(file, dataset);
   }
   const std::string_view bytes = file.close();
   write_bytes(path, std::string(bytes));

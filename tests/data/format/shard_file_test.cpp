@@ -49,6 +49,37 @@ TEST_P(EachLayout, EqualSamplesGiveEqualBytes) {
   EXPECT_EQ(bytes_of(folder.path("part_a.hdf5")), bytes_of(folder.path("part_b.hdf5")));
 }
 
+/// The element types of the datasets with ids.
+std::vector<Hdf5Element> id_elements(const std::string& path) {
+  Hdf5Input file(path);
+  return {file.describe("input_ids").element, file.describe("masked_lm_ids").element};
+}
+
+TEST_P(EachLayout, IdsThatFitAreStoredIn16BitsAndOthersIn32) {
+  const TempFolder folder;
+  const std::string path = folder.path("part_a.hdf5");
+  const std::vector<Hdf5Element> narrow(2, Hdf5Element::kI16), wide(2, Hdf5Element::kI32);
+  const SampleSet samples = example_samples(1100, 3);
+  write_shard(path, GetParam(), samples);
+  EXPECT_EQ(id_elements(path), narrow);
+  const std::string bytes = bytes_of(path);
+  write_shard(path, GetParam(), samples, {.vocab_size = 32768});
+  EXPECT_EQ(bytes_of(path), bytes);
+  write_shard(path, GetParam(), samples, {.vocab_size = 32769});
+  EXPECT_EQ(id_elements(path), wide);
+  expect_same_contents(read_shard(path, 0, {}), samples);
+
+  const SampleLimits multilingual{.vocab_size = 119547};
+  const SampleSet many = example_samples(1100, 4, multilingual);
+  EXPECT_GT(std::ranges::max(many.token_ids), 100'000);
+  EXPECT_GT(std::ranges::max(many.masked_ids), 100'000);
+  write_shard(path, GetParam(), many, multilingual);
+  EXPECT_EQ(id_elements(path), wide);
+  expect_same_contents(read_shard(path, 0, multilingual), many);
+  EXPECT_EQ(describe_shard(path, multilingual).shard.md5_of_lists,
+            describe_shard(path, {.vocab_size = kMostVocabEntries}).shard.md5_of_lists);
+}
+
 TEST_P(EachLayout, HasNoTimeStamps) {
   const TempFolder folder;
   write_shard(folder.path("part_a.hdf5"), GetParam(), example_samples(3, 3));
@@ -92,7 +123,8 @@ GoldenRows golden_rows() {
     return true;
   };
   for (;;) {
-    std::vector<int16_t> ids, positions, labels, next;
+    std::vector<TokenId> ids, labels;
+    std::vector<int16_t> positions, next;
     std::vector<int8_t> segments;
     if (!read_line(ids)) return rows;
     BERTHA_CHECK(read_line(segments) && read_line(positions) && read_line(labels) &&
@@ -140,7 +172,7 @@ std::vector<std::string> golden_shards(const std::string& folder, size_t count) 
 
 TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
   const GoldenRows want = golden_rows();
-  for (const std::string& path : golden_shards("h5py_forms", 32)) {
+  for (const std::string& path : golden_shards("h5py_forms", 35)) {
     SCOPED_TRACE(path);
     const std::string name = std::filesystem::path(path).filename();
     const bool packed = name.starts_with("packed");
@@ -157,7 +189,7 @@ TEST(Shard, EveryFormOfStorageReadsAsTheRowsThatWentIn) {
 
 TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
   const GoldenRows want = golden_rows();
-  for (const std::string& path : golden_shards("h5py_forms", 32)) {
+  for (const std::string& path : golden_shards("h5py_forms", 35)) {
     SCOPED_TRACE(path);
     ShardRows rows(path);
     const ShardContents last = rows.read(rows.num_rows() - 1, 1, {}, stop_at_violation(path));
@@ -172,9 +204,10 @@ TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
 
 /// The two rows of the worked example in data/FORMAT.md.
 SampleSet worked_example() {
-  const std::vector<int16_t> ids[] = {{101, 2023, 103, 102, 2054, 102}, {101, 103, 102, 2129, 102}};
+  const std::vector<TokenId> ids[] = {{101, 2023, 103, 102, 2054, 102}, {101, 103, 102, 2129, 102}};
   const std::vector<int8_t> segments[] = {{0, 0, 0, 0, 1, 1}, {0, 0, 0, 1, 1}};
-  const std::vector<int16_t> positions[] = {{2}, {1}}, labels[] = {{2003}, {2748}};
+  const std::vector<int16_t> positions[] = {{2}, {1}};
+  const std::vector<TokenId> labels[] = {{2003}, {2748}};
   SampleSet samples;
   for (size_t row = 0; row < 2; ++row) {
     samples.append({.token_ids = ids[row],

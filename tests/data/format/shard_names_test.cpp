@@ -104,6 +104,21 @@ TEST(ListShards, TakesPartsOfEveryPublishedNameSortedByName) {
             std::vector<std::string>{folder.path("other.hdf5")});
 }
 
+TEST(ListShards, WithoutPartsTrainingFilesOrElseTestFilesAreShards) {
+  const TempFolder folder;
+  for (const char* name : {"wiki_test_0.hdf5", "wiki_test_1.hdf5", "vocab_test.txt", "x.hdf5"}) {
+    write_bytes(folder.path(name), "x");
+  }
+  EXPECT_EQ(
+      list_shards(folder.path()),
+      (std::vector<std::string>{folder.path("wiki_test_0.hdf5"), folder.path("wiki_test_1.hdf5")}));
+  write_bytes(folder.path("wiki_training_0.hdf5"), "x");
+  EXPECT_EQ(list_shards(folder.path()),
+            std::vector<std::string>{folder.path("wiki_training_0.hdf5")});
+  write_bytes(folder.path("part_0.hdf5"), "x");
+  EXPECT_EQ(list_shards(folder.path()), std::vector<std::string>{folder.path("part_0.hdf5")});
+}
+
 TEST(ListShards, MissingAndEmptyFoldersAreDataErrors) {
   const TempFolder folder;
   EXPECT_THAT(error_of([&] { list_shards(folder.path()); }), HasSubstr("no shard"));

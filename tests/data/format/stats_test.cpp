@@ -15,15 +15,16 @@ using testing::ElementsAre;
 
 /// A sample of that many tokens and masked positions.
 void append_sample(SampleSet& samples, int64_t tokens, int64_t masked, int8_t label) {
-  const std::vector<int16_t> ids(static_cast<size_t>(tokens), 7);
+  const std::vector<TokenId> ids(static_cast<size_t>(tokens), 7);
   const std::vector<int8_t> segments(static_cast<size_t>(tokens), 0);
   std::vector<int16_t> positions(static_cast<size_t>(masked));
   std::iota(positions.begin(), positions.end(), int16_t{1});
+  const std::vector<TokenId> labels(positions.begin(), positions.end());
   samples.append({.id = samples.size(),
                   .token_ids = ids,
                   .segment_ids = segments,
                   .masked_positions = positions,
-                  .masked_ids = positions,
+                  .masked_ids = labels,
                   .next_sentence_label = label});
 }
 

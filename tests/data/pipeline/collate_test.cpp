@@ -26,16 +26,16 @@ std::vector<SampleView> views_of(const SampleSet& samples) {
 SampleSet two_samples() {
   SampleSet samples;
   samples.append({.id = 40,
-                  .token_ids = std::vector<int16_t>{101, 7, 102},
+                  .token_ids = std::vector<TokenId>{101, 7, 102},
                   .segment_ids = std::vector<int8_t>{0, 0, 1},
                   .masked_positions = std::vector<int16_t>{1},
-                  .masked_ids = std::vector<int16_t>{70},
+                  .masked_ids = std::vector<TokenId>{70},
                   .next_sentence_label = 1});
   samples.append({.id = 30,
-                  .token_ids = std::vector<int16_t>{101, 8, 9, 10, 102},
+                  .token_ids = std::vector<TokenId>{101, 8, 9, 10, 102},
                   .segment_ids = std::vector<int8_t>{0, 0, 1, 1, 1},
                   .masked_positions = std::vector<int16_t>{2, 3},
-                  .masked_ids = std::vector<int16_t>{90, 95},
+                  .masked_ids = std::vector<TokenId>{90, 95},
                   .next_sentence_label = 0});
   return samples;
 }
@@ -62,10 +62,10 @@ TEST(Collate, GroupsConsecutiveSequencesOfTheSameLengthBucket) {
   SampleSet samples;
   for (const size_t length : {5, 16, 17, 31, 33, 48, 16}) {
     samples.append({.id = static_cast<int64_t>(samples.size()),
-                    .token_ids = std::vector<int16_t>(length, 9),
+                    .token_ids = std::vector<TokenId>(length, 9),
                     .segment_ids = std::vector<int8_t>(length, 0),
                     .masked_positions = std::vector<int16_t>{1},
-                    .masked_ids = std::vector<int16_t>{9}});
+                    .masked_ids = std::vector<TokenId>{9}});
   }
   const HostBatch batch = collate(views_of(samples), 16, plain_host_allocator());
   EXPECT_THAT(batch.sample_ids, ElementsAre(5, 4, 3, 2, 1, 6, 0));  // stable: 1 before 6
@@ -121,7 +121,7 @@ TEST(Collate, ArraysAreApartAndAlignedInsideOneAllocation) {
 
 TEST(Collate, RowsByWordAscendInWordAndRow) {
   for (const int64_t seqs : {0, 1, 33}) {
-    const SampleSet samples = example_samples(seqs, 9);
+    const SampleSet samples = example_samples(seqs, 9, {.vocab_size = 119547});
     const HostBatch batch = collate(views_of(samples), 128, plain_host_allocator());
     ASSERT_EQ(std::ssize(batch.rows_by_word), batch.num_tokens);
     const auto key = [&](size_t place) {

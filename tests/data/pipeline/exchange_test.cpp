@@ -84,7 +84,7 @@ TEST(AssignBySlice, CutsContiguouslyWhetherOrNotTheBatchDivides) {
 
 TEST(Payload, ComesBackEqual) {
   for (const int64_t seqs : {0, 1, 7, 33}) {
-    const SampleSet samples = example_samples(seqs, 3);
+    const SampleSet samples = example_samples(seqs, 3, {.vocab_size = 119547});
     std::vector<int64_t> rows;
     std::vector<SampleLength> lengths;
     SampleSet want;

@@ -209,6 +209,16 @@ TEST_F(SyntheticBatchTest, TwelvePercentAreMaskTokensAndFewWordsAreFrequent) {
   EXPECT_GT(counts.size(), 2000U);
 }
 
+TEST(SyntheticSamples, WordsOfLargeVocabulariesAreDrawn) {
+  const SyntheticSteps steps{.vocab_size = 119547};
+  Draws draws(5, 0);
+  SampleSet set;
+  append_synthetic_sample(steps, {.tokens = 10'000}, draws, set);
+  EXPECT_GT(std::ranges::max(set.token_ids), 100'000);
+  EXPECT_LT(std::ranges::max(set.token_ids), 119547);
+  EXPECT_GE(std::ranges::min(set.token_ids), 101);
+}
+
 TEST_F(SyntheticBatchTest, IsAPureFunctionOfItsArguments) {
   const StepBatch one = of_rank(1);
   const StepBatch other = of_rank(1);

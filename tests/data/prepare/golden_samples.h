@@ -35,9 +35,9 @@ inline SampleSet read_golden_samples(const std::string& name) {
     std::istringstream text(line);
     for (std::string field; std::getline(text, field, '|');) fields.push_back(integers(field));
     BERTHA_CHECK(fields.size() == 5, line);
-    const std::vector<int16_t> tokens(fields[2].begin(), fields[2].end());
+    const std::vector<TokenId> tokens(fields[2].begin(), fields[2].end());
     const std::vector<int16_t> positions(fields[3].begin(), fields[3].end());
-    const std::vector<int16_t> labels(fields[4].begin(), fields[4].end());
+    const std::vector<TokenId> labels(fields[4].begin(), fields[4].end());
     std::vector<int8_t> segments(tokens.size(), 1);
     std::fill_n(segments.begin(), fields[1].at(0), int8_t{0});
     samples.append(SampleView{.id = samples.size(),

@@ -9,6 +9,7 @@
 
 #include "data/convert/sequence_files.h"
 #include "data/format/shard_reader.h"
+#include "data/format/verify.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "kernels/base/tests/error_of.h"
 #include "tests/data/prepare/golden_samples.h"
@@ -81,10 +82,17 @@ TEST(OfficialFiles, TheReferencesTfRecordsHoldTheSamplesThatAreGeneratedHere) {
 }
 
 /// The integers of version 0.7 have 32 bits; chop_hdf5_files.py of later versions makes 16 of them.
-TEST(OfficialFiles, TheFirstHdf5FilesOfNvidiaAreRefusedByTheirType) {
-  EXPECT_THAT(error_of([&] { read_all(official("nvidia_v0.7.hdf5")); }),
-              testing::AllOf(testing::HasSubstr("nvidia_v0.7.hdf5: dataset input_ids holds "),
-                             testing::HasSubstr("int32, want")));
+/// Its script never fills segment_ids.
+TEST(OfficialFiles, TheFirstHdf5FilesOfNvidiaAreReadAndTheirSegmentsAreAFinding) {
+  const std::string path = official("nvidia_v0.7.hdf5");
+  const SampleSet found = read_all(path);
+  EXPECT_EQ(found.token_ids, generated().token_ids);
+  EXPECT_EQ(found.masked_positions, generated().masked_positions);
+  EXPECT_EQ(found.masked_ids, generated().masked_ids);
+  EXPECT_EQ(std::ranges::max(found.segment_ids), 0);
+  const VerifyReport report = verify_data(path, {.limits = kLimits});
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_THAT(report.findings.front().what, testing::HasSubstr("inside a segment"));
 }
 
 /// chop_hdf5_files.py writes a shard when the next sample comes, so that the last are left out.

@@ -202,15 +202,16 @@ TEST_F(DataCommands, AFolderOfTextOrRecordsTellsWhatMakesShardsOfThem) {
 }
 
 TEST_F(DataCommands, LimitsThatNoManifestMayHaveAreRefused) {
-  for (const std::string limit : {"--vocab-size 32769", "--vocab-size 0", "--max-seq-tokens 32768",
-                                  "--max-seq-tokens 0", "--max-masked-per-seq 32768"}) {
+  for (const std::string limit :
+       {"--vocab-size 1000001", "--vocab-size 0", "--max-seq-tokens 32768", "--max-seq-tokens 0",
+        "--max-masked-per-seq 32768"}) {
     for (const std::string command : {"data convert train -o other ", "data pack train -o other ",
                                       "data verify train ", "data stats train "}) {
       EXPECT_THAT(run(command + limit, 2).err, HasSubstr(split(limit).front() + ": found \""));
     }
   }
   EXPECT_FALSE(std::filesystem::exists(folder_.path("other")));
-  run("data convert train -o widest --vocab-size 32768 --max-seq-tokens 32767 "
+  run("data convert train -o widest --vocab-size 1000000 --max-seq-tokens 32767 "
       "--max-masked-per-seq 32767",
       0);
   run("data verify widest", 0);

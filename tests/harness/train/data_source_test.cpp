@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/config/keys.h"
 #include "harness/train/run.h"
 #include "tests/data/example_data.h"
 
@@ -50,6 +51,10 @@ TEST_F(DataOptions, OfTheTrainingData) {
   config_.data.order = SampleOrder::kWindowed;
   EXPECT_EQ(pipeline_options(config_, 0, 20).exchange, ExchangePadding::kOff);
   EXPECT_EQ(pipeline_options(config_, 0, 20).order, SampleOrder::kWindowed);
+}
+
+TEST(DataLimits, AModelHasNoMoreWordsThanShardsMayHave) {
+  EXPECT_EQ(find_key("model.vocab_size")->range.high, static_cast<double>(kMostVocabEntries));
 }
 
 TEST_F(DataOptions, ARunBeyondItsEndHasNoBatchesLeft) {
