@@ -28,9 +28,12 @@ void copy_elements(const std::byte* from, std::span<T> to) {
     std::memcpy(to.data(), from, to.size_bytes());
   } else {
     using Limits = std::numeric_limits<T>;
-    for (T& value : to) {
-      value = static_cast<T>(std::clamp<int64_t>(load<Stored>(from), Limits::min(), Limits::max()));
-      from += sizeof(Stored);
+    for (size_t i = 0; i < to.size(); ++i) {
+      auto stored = load<Stored>(from + i * sizeof(Stored));
+      if constexpr (sizeof(T) < sizeof(Stored)) {
+        stored = std::clamp<Stored>(stored, Limits::min(), Limits::max());
+      }
+      to[i] = static_cast<T>(stored);
     }
   }
 }
@@ -132,6 +135,13 @@ RaggedRows<T> GlobalHeapReader::read_rows(const std::string& dataset,
   BERTHA_CHECK((first_row + num_rows) * kRowDescriptorBytes <= std::ssize(descriptors), path_,
                ": dataset ", dataset, " has fewer rows than at first");
   RaggedRows<T> rows;
+  int64_t elements = 0;
+  for (Place place{dataset, first_row}; place.row < first_row + num_rows; ++place.row) {
+    elements += descriptor_of(place, descriptors).length;
+  }
+  // A damaged file may state more than it contains.
+  rows.values.reserve(static_cast<size_t>(std::min<int64_t>(elements, file_.size_bytes())));
+  rows.offsets.reserve(static_cast<size_t>(num_rows) + 1);
   for (Place place{dataset, first_row}; place.row < first_row + num_rows; ++place.row) {
     const Descriptor descriptor = descriptor_of(place, descriptors);
     const auto old_size = rows.values.size();

@@ -31,6 +31,12 @@ struct SampleView {
   int8_t next_sentence_label = 0;             // 0 = real next sentence, 1 = random
 };
 
+/// Tokens and masked positions of one or several samples.
+struct SampleLength {
+  int64_t tokens = 0;
+  int64_t masked = 0;
+};
+
 /// Many variable-length samples in a few flat arrays: a shard in memory, and the payload of the
 /// exchange between ranks. Sample i owns [offsets[i], offsets[i + 1]).
 struct SampleSet {
@@ -57,6 +63,16 @@ struct SampleSet {
                       .masked_positions = std::span(masked_positions).subspan(masked, num_masked),
                       .masked_ids = std::span(masked_ids).subspan(masked, num_masked),
                       .next_sentence_label = next_sentence_labels[i]};
+  }
+
+  SampleLength length() const { return {token_offsets.back(), masked_offsets.back()}; }
+
+  /// Makes room for samples of this length in all.
+  void reserve(const SampleLength& length) {
+    token_ids.reserve(static_cast<size_t>(length.tokens));
+    segment_ids.reserve(static_cast<size_t>(length.tokens));
+    masked_positions.reserve(static_cast<size_t>(length.masked));
+    masked_ids.reserve(static_cast<size_t>(length.masked));
   }
 
   void append(const SampleView& sample) {
@@ -87,12 +103,7 @@ using ViolationReport = std::function<void(const Violation&)>;
 void check_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
                   const ViolationReport& report);
 
-/// What the receiver of a payload knows already about a sample in it.
-struct SampleLength {
-  int64_t tokens = 0;
-  int64_t masked = 0;
-};
-
+/// What the receiver of a payload knows already.
 std::vector<SampleLength> lengths_of(const SampleSet& samples, std::span<const int64_t> rows);
 
 /// What samples of these lengths take in a payload.

@@ -131,6 +131,7 @@ std::optional<StepSamples> StepAssembler::next() {
                            : Slice{.begin = 0, .end = assignment_.global_batch_seqs};
   StepSamples step;
   step.step = step_++;
+  step.samples.reserve(length_of_step_);
   for (int64_t slot = walked.begin; slot < walked.end; ++slot) {
     while (taken_ == window_.plan.order.size()) {
       window_ = {};  // frees the old window before the next one is asked for
@@ -145,6 +146,10 @@ std::optional<StepSamples> StepAssembler::next() {
     step.slots.push_back(slot);
     step.samples.append((*window_.shards[static_cast<size_t>(sample.shard_in_window)])[sample.row]);
   }
+  constexpr int64_t kSpareShare = 8;  // steps differ less than this
+  length_of_step_ = step.samples.length();
+  length_of_step_.tokens += length_of_step_.tokens / kSpareShare;
+  length_of_step_.masked += length_of_step_.masked / kSpareShare;
   return step;
 }
 

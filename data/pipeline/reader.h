@@ -111,7 +111,8 @@ class StepAssembler {
   int64_t step_;
   std::function<std::optional<LoadedWindow>()> next_window_;
   LoadedWindow window_;
-  size_t taken_ = 0;  // samples of the window
+  size_t taken_ = 0;             // samples of the window
+  SampleLength length_of_step_;  // expected
 };
 
 }  // namespace bertha
