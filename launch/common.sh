@@ -72,8 +72,13 @@ check_config() {
   [[ -r $1 ]] || stop 2 "cannot read the config $1"
 }
 
-# What the ranks run: `doctor` and its options, or `bertha train` with a config. Sets `work`.
-take_work() {  # words behind the script's own options
+# What the ranks run: `doctor` and its options, or `bertha train` with a config or with options alone,
+# such as --model. Sets `work`.
+take_work() {  # words after the script's own options
+  if [[ ${1:-} == -* ]]; then
+    work=(train "$@")
+    return
+  fi
   if [[ ${1:-} == doctor ]]; then
     work=("$@")
     return
@@ -242,7 +247,7 @@ find_run_folder() {
 # Draws the curves of a training run that has finished, if the tools are installed.
 draw_run() {  # exit code, command that has ended
   local tools folder
-  if [[ " $* " != *" train --config "* ]] || (($1 != 0 && $1 != 3)); then return 0; fi
+  if [[ " $* " != *" train "* ]] || (($1 != 0 && $1 != 3)); then return 0; fi
   tools=$(find_tools)
   if [[ -z $tools ]]; then return 0; fi
   find_run_folder

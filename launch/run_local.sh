@@ -7,12 +7,13 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: launch/run_local.sh [--ranks N] CONFIG.yaml [OPTIONS of bertha train...]
+Usage: launch/run_local.sh [--ranks N] [CONFIG.yaml] [OPTIONS of bertha train...]
        launch/run_local.sh [--ranks N] doctor [OPTIONS of bertha doctor...]
 
 Examples:
   launch/run_local.sh configs/quickstart.yaml
   launch/run_local.sh --ranks 2 configs/quickstart.yaml --set train.max_steps=100
+  launch/run_local.sh --model bert-base-cased --data shards --output adapted
   launch/run_local.sh doctor --output-dir runs
   BERTHA=build/debug/bertha launch/run_local.sh configs/quickstart.yaml
 TEXT

@@ -12,8 +12,8 @@
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/optimizer_files.h"
 #include "harness/checkpoint/stated_model.h"
-#include "harness/checkpoint/weight_folder.h"
 #include "harness/checkpoint/weight_file.h"
+#include "harness/checkpoint/weight_folder.h"
 #include "kernels/base/log.h"
 #include "kernels/ops/lamb_state.h"
 

@@ -199,7 +199,8 @@ void seal_folder(const std::string& partial, const std::string& path,
   std::ranges::sort(files);
   for (const fs::path& file : files) {
     const auto known = line_of.find(file.string());
-    done += known == line_of.end() ? done_line(partial + "/" + file.string(), file.string()) : known->second;
+    done += known == line_of.end() ? done_line(partial + "/" + file.string(), file.string())
+                                   : known->second;
   }
   write_new_file(partial + "/" + kDone, done);
   sync_path(partial);

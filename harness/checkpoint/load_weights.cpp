@@ -132,8 +132,8 @@ std::string common_first_part(const std::map<std::string, std::string>& names) {
   if (names.empty()) return "";
   const std::string& first = names.begin()->first;
   const std::string part = first.substr(0, first.find('.') + 1);
-  const bool is_common = std::ranges::all_of(
-      names, [&](const auto& entry) { return entry.first.starts_with(part); });
+  const bool is_common =
+      std::ranges::all_of(names, [&](const auto& entry) { return entry.first.starts_with(part); });
   return is_common ? part : "";
 }
 
@@ -287,9 +287,8 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
 void check_initial_weights(const Config& config) {
   if (config.checkpoint.init.empty()) return;
   const Dims dims = make_dims(config.model);
-  check_weight_tensors(config.checkpoint.init,
-                       make_param_table(dims, config.optimizer.decay_rule), dims,
-                       config.checkpoint.init_missing_heads);
+  check_weight_tensors(config.checkpoint.init, make_param_table(dims, config.optimizer.decay_rule),
+                       dims, config.checkpoint.init_missing_heads);
 }
 
 WeightRequest weight_request(const Config& config) {
@@ -325,10 +324,11 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
          "from random weights.");
   }
   if (!left_out.empty()) {
-    loaded.notes.push_back(concat(
-        place.path, ": left out, as this model has no such heads: ",
-        joined(left_out | std::views::take(kMostDifferences), ", "),
-        left_out.size() > kMostDifferences ? concat(" and ", left_out.size() - kMostDifferences, " more") : ""));
+    loaded.notes.push_back(concat(place.path, ": left out, as this model has no such heads: ",
+                                  joined(left_out | std::views::take(kMostDifferences), ", "),
+                                  left_out.size() > kMostDifferences
+                                      ? concat(" and ", left_out.size() - kMostDifferences, " more")
+                                      : ""));
   }
   if (!meanings.decoder_weight.empty()) {
     check_tied(place, *source, meanings.decoder_weight,

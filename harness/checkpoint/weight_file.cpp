@@ -69,7 +69,8 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts) {
 
 void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
                        const float* flat, DType dtype) {
-  write_rows(path, names, [&](const NamedRows& rows) { return flat + rows.first_element; }, dtype);
+  write_rows(
+      path, names, [&](const NamedRows& rows) { return flat + rows.first_element; }, dtype);
 }
 
 }  // namespace bertha

@@ -26,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-
 StatedModel stated_model(const FolderRequest& request, const WeightPlace& place) {
   if (!request.stated_model.empty()) return read_stated_model(request.stated_model, place.format);
   if (const auto found = find_stated_model(place)) return *found;

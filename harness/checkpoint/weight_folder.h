@@ -18,7 +18,7 @@ struct WeightFolder {
   std::string vocab;        // folder of the tokenizer's files, or a vocab.txt; "" = none
   TokenizerSettings tokenizer = {};
   std::string source_config = {};  // as for hugging_face_config()
-  LoadedWeights loaded;  // which parts are fresh, and messages for the user
+  LoadedWeights loaded;            // which parts are fresh, and messages for the user
 };
 
 /// What to read, and what the reader knows that the files do not say.

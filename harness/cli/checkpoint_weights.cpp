@@ -73,11 +73,10 @@ int run_average(const AverageOptions& options) {
       mean = std::move(folder);
       continue;
     }
-    const bool same = folder.flat.size() == mean.flat.size() &&
-                      folder.model.heads == mean.model.heads &&
-                      folder.model.hidden == mean.model.hidden &&
-                      folder.model.layers == mean.model.layers &&
-                      folder.model.gelu == mean.model.gelu;
+    const bool same =
+        folder.flat.size() == mean.flat.size() && folder.model.heads == mean.model.heads &&
+        folder.model.hidden == mean.model.hidden && folder.model.layers == mean.model.layers &&
+        folder.model.gelu == mean.model.gelu;
     if (!same) {
       fail(ExitCode::kData, path, ": is a model of another shape or GELU than ",
            options.paths.front(), "; name checkpoints of one model");

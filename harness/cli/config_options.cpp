@@ -141,7 +141,8 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
     if (is_evaluation && option.evaluation_doc.empty()) continue;
     if (shorts == ShortOptions::kStepBench && !option.for_step_bench) continue;
     const Key* const key = find_key(option.key);
-    std::string doc(is_evaluation ? option.evaluation_doc : key->doc.substr(0, key->doc.size() - 1));
+    std::string doc(is_evaluation ? option.evaluation_doc
+                                  : key->doc.substr(0, key->doc.size() - 1));
     if (!is_evaluation && !option.training_doc.empty()) doc = option.training_doc;
     doc += " (" + std::string(option.key) + ")";
     add_repeatable(command, option.names, doc)
@@ -156,7 +157,7 @@ namespace {
 struct Given {
   std::vector<std::string> files = {};
   std::vector<Override> overrides = {};
-  bool adapts = false;          // --model
+  bool adapts = false;           // --model
   std::string data_folder = {};  // --data
 };
 
@@ -215,6 +216,18 @@ LoadedConfig load_from_options(const CLI::App& command, int num_ranks) {
   }
   complete_from_files(loaded, given.adapts, num_ranks);
   return loaded;
+}
+
+std::string option_for(const CLI::App& command, std::string_view option) {
+  std::string name(option.substr(option.find_first_not_of('-')));
+  std::ranges::replace(name, '-', '_');
+  const std::string_view key = key_of_other_name(name);
+  if (key.empty() || command.get_option_no_throw("--set") == nullptr) return "";
+  for (const ShortOption& known : kShortOptions) {
+    const std::string last(known.names.substr(known.names.rfind(',') + 1));
+    if (known.key == key && command.get_option_no_throw(last) != nullptr) return last;
+  }
+  return concat("--set ", key, "=");
 }
 
 ComputeBackend backend_of_options(const CLI::App& command) {

@@ -27,6 +27,10 @@ void add_config_options(CLI::App& command, ShortOptions shorts);
 ///           complete_from_files().
 LoadedConfig load_from_options(const CLI::App& command, int num_ranks = 1);
 
+/// How this command sets what an option of another program sets ("--batch-size"): the option or
+/// --set with the key; "" if nothing is known of it.
+std::string option_for(const CLI::App& command, std::string_view option);
+
 /// The device that they ask for; opens no other file than those of the configuration.
 ComputeBackend backend_of_options(const CLI::App& command);
 

@@ -9,7 +9,10 @@
 #include "data/format/checksum_list.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/prepare.h"
+#include "harness/checkpoint/stated_model.h"
+#include "harness/cli/checkpoint_commands.h"
 #include "harness/cli/data_commands.h"
+#include "harness/cli/model_defaults.h"
 #include "harness/cli/options.h"
 #include "harness/report/text_format.h"
 #include "harness/train/evaluate.h"
@@ -22,6 +25,8 @@ namespace {
 
 struct PrepareCommand {
   PrepareOptions options;
+  const CLI::App* app = nullptr;  // which options were given
+  std::string model;              // folder; "" = --vocab names the vocabulary
   bool official = false;
   std::string checksum_list;
   int64_t max_masked_per_seq = 0;  // 0 = not given
@@ -30,6 +35,7 @@ struct PrepareCommand {
   int64_t vocab_size = 0;
 };
 
+constexpr double kHoldOutOfModel = 0.01;
 constexpr int64_t kOfficialShards = 4320;
 constexpr uint64_t kOfficialShuffleSeed = 24;
 
@@ -146,8 +152,28 @@ void use_ids(const PrepareCommand& command, PrepareOptions& options) {
   write_new_file(options.vocab_file, lines);
 }
 
+/// The tokenizer of the model's folder, and for options that are not given what suits its further
+/// training: no duplication, because masks are drawn anew while training, 1 % held out, sequences
+/// no longer than its position table, and blocks of one segment unless it has a next-sentence head.
+void fit_to_model(const PrepareCommand& command, PrepareOptions& options) {
+  const std::string folder = weights_at(command.model);
+  options.vocab_file = folder;
+  const auto is_free = [&](const char* name) { return !is_given(*command.app, name); };
+  if (is_free("--duplication")) options.generator.duplication = 1;
+  if (is_free("--hold-out") && options.eval_samples == 0) options.hold_out = kHoldOutOfModel;
+  if (!std::filesystem::exists(std::filesystem::path(folder) / "config.json")) return;
+  const std::optional<StatedModel> stated = find_stated_model(folder);
+  int64_t& longest = options.generator.max_seq_tokens;
+  if (stated && is_free("--max-seq-tokens"))
+    longest = std::min(longest, stated->model.max_positions);
+  if (is_free("--segments") && !has_next_sentence_head(folder)) {
+    options.generator.segments = Segments::kOne;
+  }
+}
+
 int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   PrepareOptions options = command.options;
+  if (!command.model.empty()) fit_to_model(command, options);
   if (command.ids) use_ids(command, options);
   if (command.official) {
     options.published_form_only = true;
@@ -160,7 +186,12 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   log_line(LogLevel::kInfo, "if this command is stopped, the same command resumes it");
   const PrepareSummary summary = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, summary);
-  std::cout << "next: bertha data verify " << shell_word(options.output_dir) << '\n';
+  if (command.model.empty()) {
+    std::cout << "next: bertha data verify " << shell_word(options.output_dir) << '\n';
+  } else {
+    std::cout << fmt::format("next: bertha train --model {} --data {} --output adapted\n",
+                             shell_word(command.model), shell_word(options.output_dir));
+  }
   return 0;
 }
 
@@ -190,10 +221,12 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
            "Turns text into shards of training samples, as the published generator does. Plain "
            "text files without --prose, --documents, --part-mib, --hold-out and --segments are the "
            "published form: a shard per file, bit for bit the published samples. "
-           "Finished parts are kept when it is stopped and run again. Text is tokenized as in "
-           "google-research's tokenization.py; transformers differs for words of 101 to 200 "
-           "characters, characters for private use, and [CLS] or [SEP] written in text.",
+           "Finished parts are kept when it is stopped and run again. By --vocab with a file, text "
+           "is tokenized as in google-research's tokenization.py, from which transformers differs "
+           "for words of 101 to 200 characters, characters for private use, and [CLS] or [SEP] "
+           "written in text.",
        .examples = {
+           "bertha data prepare --text corpus/ --model bert-base-cased/ --output shards",
            "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",
            "bertha data prepare --text text/ --vocab vocab.txt --output data/train --shards "
            "64 --workers 8",
@@ -220,9 +253,15 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       [options](size_t place) { options->documents = static_cast<DocumentForm>(place); },
       "Where documents of plain text end: at blank lines, line ends or file ends (auto: at blank "
       "lines if there are any, else lines if they are long, else files); a record is a document");
-  add_text(prepare, "--vocab", options->vocab_file, "FILE",
+  command.app = &prepare;
+  add_text(prepare, "--model", command.model, "DIR",
+           "For further training of this model (a Hugging Face folder, or a run): its tokenizer, "
+           "by the rules of transformers; --duplication 1, --hold-out 0.01, and sequences that fit "
+           "it, unless these options say otherwise");
+  add_text(prepare, "--vocab", options->vocab_file, "PATH",
            "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
-           "beside it states otherwise");
+           "next to it states otherwise. Or a tokenizer.json or Hugging Face folder")
+      .excludes("--model");
   add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write").required();
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
@@ -266,7 +305,8 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       "The text is token ids of any tokenizer: a JSON array a line, or an object whose --field is "
       "one; arrays in the array are sentences. Takes --special-ids and --vocab-size in place of "
       "--vocab, and writes a vocab.txt of numbers into --output")
-      .excludes("--vocab");
+      .excludes("--vocab")
+      .excludes("--model");
   add_text(prepare, "--special-ids", command.special_ids, "LIST",
            "With --ids: cls=N,sep=N,pad=N,mask=N,unk=N")
       .needs("--ids");

@@ -37,9 +37,7 @@ class Defaults {
   Defaults(LoadedConfig& loaded, std::string origin)
       : loaded_(loaded), origin_(std::move(origin)) {}
 
-  bool is_set(const std::string& path) const {
-    return loaded_.origins.at(path) != kDefaultOrigin;
-  }
+  bool is_set(const std::string& path) const { return loaded_.origins.at(path) != kDefaultOrigin; }
   void set(const std::string& path, const std::string& value) {
     if (is_set(path)) return;
     const std::string wrong = assign(*find_key(path), value, loaded_.config);
@@ -67,9 +65,9 @@ std::string plain_value(const Key& key, Config config) {
 /// Keys that shape no tensor: dropouts and names may differ, and of heads, GELU and epsilon
 /// load_weights() says what to do.
 bool shapes_tensors(const std::string& path) {
-  static const std::set<std::string_view> kShapes{
-      "model.layers",     "model.hidden",        "model.feed_forward",
-      "model.vocab_size", "model.max_positions", "model.segment_types"};
+  static const std::set<std::string_view> kShapes{"model.layers",        "model.hidden",
+                                                  "model.feed_forward",  "model.vocab_size",
+                                                  "model.max_positions", "model.segment_types"};
   return kShapes.contains(path);
 }
 
@@ -88,14 +86,15 @@ void take_model(LoadedConfig& loaded) {
     const std::string value = plain_value(key, whole);
     const std::string found = plain_value(key, loaded.config);
     if (defaults.is_set(path) && found != value && shapes_tensors(path)) {
-      different.push_back(fmt::format("{} is {} by {}, and {} there", path, found,
-                                      loaded.origins.at(path), value));
+      different.push_back(
+          fmt::format("{} is {} by {}, and {} there", path, found, loaded.origins.at(path), value));
     }
     defaults.set(path, value);
   }
   if (different.empty()) return;
-  fail(ExitCode::kData, stated->path, ": is of a model with another shape: ",
-       joined(different, "; "), "; remove these keys, or name weights of that shape.");
+  fail(ExitCode::kData, stated->path,
+       ": is of a model with another shape: ", joined(different, "; "),
+       "; remove these keys, or name weights of that shape.");
 }
 
 /// A short model has short sequences.
@@ -106,14 +105,6 @@ void fit_lengths(LoadedConfig& loaded) {
                       std::min(data.max_seq_tokens, loaded.config.model.max_positions));
   defaults.set_number("data.max_masked_per_seq",
                       std::min(data.max_masked_per_seq, data.max_seq_tokens));
-}
-
-bool has_next_sentence_head(const std::string& weights) {
-  const auto source = open_weights(locate_weights(weights));
-  return std::ranges::any_of(source->tensors(), [](const auto& entry) {
-    return entry.first.find("seq_relationship") != std::string::npos ||
-           entry.first.find("next_sentence") != std::string::npos;
-  });
 }
 
 /// Whether the samples are pairs of sentences, as far as their manifest says.
@@ -171,7 +162,9 @@ int64_t samples_of(const std::string& folder) {
 void take_epochs(LoadedConfig& loaded) {
   const DataConfig& data = loaded.config.data;
   TrainConfig& train = loaded.config.train;
-  if (data.synthetic) fail(ExitCode::kUsage, "train.max_epochs needs data.train, and the data are synthetic; set train.max_steps");
+  if (data.synthetic)
+    fail(ExitCode::kUsage,
+         "train.max_epochs needs data.train, and the data are synthetic; set train.max_steps");
   if (!fs::exists(data.train)) return;  // reported where the data are opened
   const auto seqs = static_cast<double>(samples_of(data.train));
   const auto steps = static_cast<int64_t>(
@@ -181,6 +174,14 @@ void take_epochs(LoadedConfig& loaded) {
 }
 
 }  // namespace
+
+bool has_next_sentence_head(const std::string& weights) {
+  const auto source = open_weights(locate_weights(weights));
+  return std::ranges::any_of(source->tensors(), [](const auto& entry) {
+    return entry.first.find("seq_relationship") != std::string::npos ||
+           entry.first.find("next_sentence") != std::string::npos;
+  });
+}
 
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks) {
   const std::string init = loaded.config.checkpoint.init;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "harness/config/load.h"
 
 namespace bertha {
@@ -16,5 +18,8 @@ namespace bertha {
 /// Errors    Error(kData): weights that are not there or of another kind of model, and keys under
 ///           model that are set to another shape.
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks);
+
+/// Whether weights, as in locate_weights(), have a head for the next sentence.
+bool has_next_sentence_head(const std::string& weights);
 
 }  // namespace bertha

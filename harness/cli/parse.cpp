@@ -192,9 +192,12 @@ std::string CommandLine::unknown_word() const {
     const std::string word = left.front().substr(0, left.front().find('='));
     const std::vector<std::string> of_last = option_names(*met.back().command);
     const bool too_early = std::ranges::find(of_last, word) != of_last.end();
+    const std::string meant =
+        word.starts_with("--") && word.size() > 2 ? option_for(*command, word) : "";
     return concat(prefix(name), "unknown option ", shortened(word), "; ",
-                  too_early ? concat("it belongs behind ", met.back().name)
-                            : see(nearest_word(word, option_names(*command))));
+                  too_early       ? concat("put it after ", met.back().name)
+                  : meant.empty() ? see(nearest_word(word, option_names(*command)))
+                                  : see(meant));
   }
   std::vector<std::string> commands = command_names(*command);
   if (command == app_.get()) {

@@ -130,9 +130,11 @@ MissingInputs missing_inputs(const Config& config) {
 
 int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
   const std::string& limit = options.gpu_memory;
-  PlanFacts facts{.request = {.config = load_from_options(command, static_cast<int>(options.ranks)).config, .ranks = options.ranks},
-                  .memory_limit = limit,
-                  .memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
+  PlanFacts facts{
+      .request = {.config = load_from_options(command, static_cast<int>(options.ranks)).config,
+                  .ranks = options.ranks},
+      .memory_limit = limit,
+      .memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
   PlanRequest& request = facts.request;
   const Config& config = request.config;
   check_config(config, static_cast<int>(options.ranks));

@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "harness/config/keys.h"
 #include "harness/config/nearest_word.h"
@@ -52,9 +53,52 @@ std::string_view last_part(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
+// As Hugging Face's Trainer, PyTorch and other BERT programs call them.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"lr", "optimizer.base_learning_rate"},
+    {"learning_rate", "optimizer.base_learning_rate"},
+    {"batch_size", "train.global_batch_seqs"},
+    {"train_batch_size", "train.global_batch_seqs"},
+    {"per_device_train_batch_size", "train.global_batch_seqs"},
+    {"gradient_accumulation_steps", "train.accumulation_steps"},
+    {"epochs", "train.max_epochs"},
+    {"num_epochs", "train.max_epochs"},
+    {"num_train_epochs", "train.max_epochs"},
+    {"steps", "train.max_steps"},
+    {"warmup", "optimizer.warmup_steps"},
+    {"warmup_ratio", "optimizer.warmup_steps"},
+    {"lr_scheduler_type", "optimizer.schedule"},
+    {"scheduler", "optimizer.schedule"},
+    {"optim", "optimizer.name"},
+    {"max_grad_norm", "optimizer.max_gradient_norm"},
+    {"clip_grad", "optimizer.max_gradient_norm"},
+    {"adam_epsilon", "optimizer.epsilon"},
+    {"max_length", "data.max_seq_tokens"},
+    {"max_seq_length", "data.max_seq_tokens"},
+    {"block_size", "data.max_seq_tokens"},
+    {"train_file", "data.train"},
+    {"validation_file", "data.eval"},
+    {"model_name_or_path", "checkpoint.init"},
+    {"output_dir", "log.run_dir"},
+    {"logging_steps", "train.log_every_steps"},
+    {"save_steps", "checkpoint.every_steps"},
+    {"eval_steps", "eval.every_samples"},
+    {"dropout", "model.hidden_dropout"},
+    {"bf16", "train.precision"},
+    {"fp16", "train.precision"}};
+
 }  // namespace
 
+std::string_view key_of_other_name(std::string_view name) {
+  const auto found =
+      std::ranges::find(kOtherNames, name, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kOtherNames) ? "" : found->second;
+}
+
 std::string nearest_key(std::string_view path) {
+  if (const std::string_view key = key_of_other_name(last_part(path)); !key.empty()) {
+    return std::string(key);
+  }
   std::vector<std::string> paths;
   std::vector<std::string> names;
   for (const Key& key : config_keys()) {

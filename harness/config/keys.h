@@ -70,6 +70,9 @@ inline constexpr std::string_view kTrustRatio = "optimizer.trust_ratio";
 /// ignored; "" for others.
 std::string_view retired_key(std::string_view path);
 
+/// The key that a name of other programs means ("lr", "batch_size"); "" for other words.
+std::string_view key_of_other_name(std::string_view name);
+
 /// nearest_word() over the paths of all keys; the last part alone ("seed") finds its key, and a
 /// word without dots may find a section ("train").
 std::string nearest_key(std::string_view path);

@@ -47,6 +47,7 @@ Report report_of(const std::string& checkpoint, const EvalResult& result,
   report.row("masked-token accuracy", "{:.4f}{}", figure("mlm_accuracy", result.mlm_accuracy),
              target);
   report.row("masked-token loss", "{:.4f}", figure("mlm_loss", result.mlm_loss));
+  report.row("perplexity", "{:.4g}", figure("perplexity", std::exp(result.mlm_loss)));
   report.put("nsp_accuracy", nullptr);
   if (result.nsp_accuracy) {
     report.row("next-sentence accuracy", "{:.4f}", figure("nsp_accuracy", *result.nsp_accuracy));
