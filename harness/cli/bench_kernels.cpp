@@ -53,7 +53,7 @@ struct Contender {
   /// backward".
   std::string kernels(const OpCase& op) const {
     const size_t comma = attention.find(", ");
-    if (comma == std::string::npos) return attention;
+    if (comma == std::string::npos) return attention.substr(0, attention.find(" ("));
     const std::string part =
         op.operation == "attention_bwd" ? attention.substr(comma + 2) : attention.substr(0, comma);
     return part.substr(0, part.find(' '));

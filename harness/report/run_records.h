@@ -64,7 +64,7 @@ struct EvalRecord {
 
 /// Which kernels the passes of a model run, where a device has several kinds; "" = it has one.
 struct KernelFacts {
-  std::string attention = {};   // "grouped (slower: a head size of 32, want 64)"
+  std::string attention = {};   // "grouped (slower: a head size of 96, want at most 64)"
   std::string gelu_gemms = {};  // "own from 1921 tokens"
   std::string fp8_gemms = {};   // "qkv forward+dgrad+wgrad, ..."; "" = none
   bool graphs = false;          // forward and backward are CUDA graphs

@@ -27,8 +27,9 @@ std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOpt
 /// before any work:
 /// "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
 /// persistent includes split, for batches of few tokens, and grouped kernels have their reason:
-/// "grouped (slower: a head size of 32, want 64)", "grouped without tensor cores (many times
-/// slower: a head size of 96, want 64)".
+/// "grouped (slower: a head size of 96, want at most 64)", "grouped (without tensor cores, many
+/// times slower, without graphs: f32, want f16 or bf16)". Copied heads are named: "persistent
+/// (slower: heads of 26 are copied to heads of 32)".
 /// Error(kUsage) with a sentence where options.attention names kernels that cannot serve it.
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call);
 

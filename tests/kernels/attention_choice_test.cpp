@@ -26,8 +26,10 @@ struct Beyond {
 
 const Beyond kBeyond[] = {
     {{.io = DType::kF32, .head_size = 64, .max_seq_tokens = 512}, "f32, want f16 or bf16"},
-    {{.io = DType::kBF16, .head_size = 32, .max_seq_tokens = 512}, "a head size of 32, want 64"},
-    {{.io = DType::kF16, .head_size = 128, .max_seq_tokens = 512}, "a head size of 128, want 64"},
+    {{.io = DType::kBF16, .head_size = 65, .max_seq_tokens = 512},
+     "a head size of 65, want at most 64"},
+    {{.io = DType::kF16, .head_size = 128, .max_seq_tokens = 512},
+     "a head size of 128, want at most 64"},
     {{.io = DType::kBF16, .head_size = 64, .max_seq_tokens = 544},
      "sequences of up to 544 tokens, want at most 512"},
     {{.io = DType::kBF16, .head_size = 64, .max_seq_tokens = 512, .is_aligned = false},
@@ -46,6 +48,24 @@ TEST(AttentionChoice, AutoIsPersistentWhereThatServes) {
   half.io = DType::kF16;
   half.max_seq_tokens = 32;
   EXPECT_EQ(chosen(Variant::kAuto, half), "persistent");
+}
+
+TEST(AttentionChoice, NarrowHeadsArePersistentToo) {
+  AttentionCall narrow = kBertLarge;
+  for (const int64_t head_size : {1, 8, 26, 32, 40, 63}) {
+    narrow.head_size = head_size;
+    EXPECT_EQ(chosen(Variant::kAuto, narrow), "persistent") << head_size;
+    EXPECT_EQ(chosen(Variant::kSplit, narrow), "split") << head_size;
+  }
+}
+
+TEST(AttentionChoice, HeadsAreCopiedToTheNextMultipleOf8) {
+  EXPECT_EQ(padded_head_size(1), 8);
+  EXPECT_EQ(padded_head_size(26), 32);
+  EXPECT_EQ(padded_head_size(32), 32);
+  EXPECT_TRUE(needs_padded_heads(DType::kF16, 100));
+  EXPECT_FALSE(needs_padded_heads(DType::kBF16, 104));
+  EXPECT_FALSE(needs_padded_heads(DType::kF32, 100));
 }
 
 TEST(AttentionChoice, GroupedIsAlwaysGrouped) {
@@ -133,16 +153,43 @@ TEST(AttentionChoice, TheOptionsOfTheBackendAreDescribed) {
             "tokens, want a multiple of 128)");
   AttentionCall narrow = kBertLarge;
   narrow.head_size = 32;
-  EXPECT_EQ(attention_kernels({}, narrow), "grouped (slower: a head size of 32, want 64)");
-  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, narrow), "grouped");
-  narrow.head_size = 96;
+  EXPECT_EQ(attention_kernels({}, narrow), "persistent");
+  narrow.head_size = 26;
   EXPECT_EQ(attention_kernels({}, narrow),
-            "grouped without tensor cores (many times slower: a head size of 96, want 64)");
+            "persistent (slower: heads of 26 are copied to heads of 32)");
+  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, narrow),
+            "grouped (slower: heads of 26 are copied to heads of 32)");
+  AttentionCall wide = kBertLarge;
+  wide.head_size = 96;
+  EXPECT_EQ(attention_kernels({}, wide), "grouped (slower: a head size of 96, want at most 64)");
+  EXPECT_EQ(attention_kernels({.attention = Variant::kGrouped}, wide), "grouped");
+  wide.head_size = 100;
+  EXPECT_EQ(
+      attention_kernels({}, wide),
+      "grouped (slower: a head size of 100, want at most 64; heads of 100 are copied to heads "
+      "of 104)");
+  EXPECT_EQ(attention_kernels({}, dropout_of(1024)),
+            "grouped (slower, without graphs: sequences of up to 1024 tokens, want at most 512)");
+  AttentionCall full = kBertLarge;
+  full.io = DType::kF32;
+  EXPECT_EQ(attention_kernels({}, full),
+            "grouped (without tensor cores, many times slower, without graphs: f32, want f16 or "
+            "bf16)");
+}
+
+TEST(AttentionChoice, GraphsServeAllThatAutoRunsOnTensorCoresUpTo512Tokens) {
   EXPECT_TRUE(launches_ignore_lengths({}, kBertLarge));
   EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kPersistent}, kBertLarge));
   EXPECT_TRUE(launches_ignore_lengths({.attention = Variant::kSplit}, kBertLarge));
   EXPECT_FALSE(launches_ignore_lengths({.attention = Variant::kGrouped}, kBertLarge));
-  EXPECT_FALSE(launches_ignore_lengths({}, dropout_of(64)));
+  EXPECT_TRUE(launches_ignore_lengths({}, dropout_of(64)));
+  EXPECT_FALSE(launches_ignore_lengths({}, dropout_of(544)));
+  AttentionCall other = kBertLarge;
+  other.head_size = 128;
+  EXPECT_TRUE(launches_ignore_lengths({}, other));
+  EXPECT_FALSE(launches_ignore_lengths({.attention = Variant::kGrouped}, other));
+  other.io = DType::kF32;
+  EXPECT_FALSE(launches_ignore_lengths({}, other));
 }
 
 }  // namespace

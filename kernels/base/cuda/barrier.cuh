@@ -101,6 +101,24 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap& map, int column,
       "r"(column), "r"(row), "r"(from)
       : "memory");
 }
+/// Loads the box of a heads_tensor_map whose first row is `token`, as tma_load_2d does.
+__device__ __forceinline__ void tma_load_head(uint32_t to, const CUtensorMap& map, int head,
+                                              int token, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {0, %2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(head), "r"(token), "r"(barrier)
+      : "memory");
+}
+/// Stores a box of a heads_tensor_map, as tma_store_2d does.
+__device__ __forceinline__ void tma_store_head(const CUtensorMap& map, int head, int token,
+                                               uint32_t from) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {0, %1, %2}], [%3];\n"
+      "cp.async.bulk.commit_group;" ::"l"(&map),
+      "r"(head), "r"(token), "r"(from)
+      : "memory");
+}
 /// Loads a box of an even_odd_rows_tensor_map. One thread.
 __device__ __forceinline__ void tma_load_even_odd_rows(uint32_t to, const CUtensorMap& map,
                                                        int column, int group, uint32_t barrier) {

@@ -2,8 +2,12 @@
 //
 // Grouped (choice.h says when): every length bucket of sequences is a launch of its own (two in
 // backward), on its own side stream, the longest first: the last blocks of one group share the GPU
-// with the next. A small kernel zeroes the padding rows. Persistent: one launch for all; split, its
-// items are parts of sequences, and in backward a second launch adds up their parts of dQ.
+// with the next; or all sequences are one group, whose launches a graph can repeat. A small kernel
+// zeroes the padding rows. Persistent: one launch for all; split, its items are parts of sequences,
+// and in backward a second launch adds up their parts of dQ.
+//
+// Kernels with tensor cores have heads of multiples of 8 columns; others are copied to such heads
+// and back.
 
 #include <algorithm>
 #include <vector>
@@ -16,6 +20,7 @@
 #include "kernels/base/dropout_bits.h"
 #include "kernels/cuda/attention/choice.h"
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/padded_heads.h"
 #include "kernels/cuda/attention/side_streams.h"
 #include "kernels/cuda/chosen_options.h"
 #include "kernels/cuda/gemm/linear_kernels.h"
@@ -140,6 +145,19 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
   add_up_columns(context, params.column_sums, sum_rows, args.accumulate, args.dbias);
 }
 
+/// The groups of grouped kernels; where they have one launch, `whole`: all sequences.
+template <class Args>
+std::span<const SequenceGroup> launch_groups(const Args& args, const AttentionKernels& kernels,
+                                             SequenceGroup& whole) {
+  if (!kernels.one_launch) return args.groups;
+  const int64_t seqs = args.cu_seqlens.extent(0) - 1;
+  whole = {.num_seqs = seqs,
+           .num_tokens = seqs * args.max_seq_tokens,  // at most
+           .longest_seq_tokens = args.max_seq_tokens,
+           .bucket_tokens = args.max_seq_tokens};
+  return {&whole, 1};
+}
+
 /// Calls work(launch, params) for every group on its side stream, then pad() on the last one.
 template <class Params, class Work, class Pad>
 void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
@@ -170,6 +188,13 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
 template <>
 void run_cuda(CudaContext& context, const AttentionFwd& args) {
   if (args.qkv.elements() == 0) return;
+  if (needs_padded_heads(args.qkv.dtype, args.qkv.extent(3))) {
+    AttentionFwd padded = args;
+    place_padded_heads(context, {&padded.qkv, &padded.out});
+    copy_heads(context, args.qkv, padded.qkv);
+    run_cuda(context, padded);
+    return copy_heads(context, padded.out, args.out);
+  }
   AttentionFwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
                             .qkv = args.qkv.data,
@@ -184,9 +209,10 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
     return launch_persistent_forward(persistent_launch(context, args.qkv.dtype, kernels.forward),
                                      params);
   }
-  const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
+  const bool mma = aligned && has_tensor_cores(args.qkv.dtype);
+  SequenceGroup whole;
   run_groups(
-      context, args.groups, args.qkv.dtype, params,
+      context, launch_groups(args, kernels, whole), args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionFwdParams& of_group) {
         return mma ? launch_mma_forward(launch, of_group) : launch_plain_forward(launch, of_group);
       },
@@ -198,6 +224,17 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
 template <>
 void run_cuda(CudaContext& context, const AttentionBwd& args) {
   if (args.qkv.elements() == 0) return context.add_nothing(args.accumulate, args.dbias);
+  if (needs_padded_heads(args.qkv.dtype, args.qkv.extent(3))) {
+    AttentionBwd padded = args;
+    padded.dbias = {};
+    place_padded_heads(context, {&padded.qkv, &padded.dout, &padded.out, &padded.dqkv});
+    copy_heads(context, args.qkv, padded.qkv);
+    copy_heads(context, args.dout, padded.dout);
+    copy_heads(context, args.out, padded.out);
+    run_cuda(context, padded);
+    copy_heads(context, padded.dqkv, args.dqkv);
+    return sum_gradient(context, args);
+  }
   AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
                             .dout = args.dout.data,
@@ -220,9 +257,10 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   const int64_t rows = args.qkv.extent(0) * args.qkv.extent(2);
   params.delta =
       static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float))));
-  const bool mma = aligned && mma_attention_has(args.qkv.dtype, params.batch.head_size);
+  const bool mma = aligned && has_tensor_cores(args.qkv.dtype);
+  SequenceGroup whole;
   run_groups(
-      context, args.groups, args.qkv.dtype, params,
+      context, launch_groups(args, kernels, whole), args.qkv.dtype, params,
       [&](const AttentionLaunch& launch, const AttentionBwdParams& of_group) {
         if (!mma) return launch_plain_backward(launch, of_group);
         launch_mma_query_gradient(launch, of_group);

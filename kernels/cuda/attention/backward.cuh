@@ -14,6 +14,7 @@ inline constexpr int kSlices = kInnerRows / kSlice;
 template <class Shape>
 struct HeadPointers {
   using T = typename Shape::T;
+  int head_size;
   int qkv_stride;
   int out_stride;
   const T* query;
@@ -29,11 +30,12 @@ struct HeadPointers {
 
   __device__ __forceinline__ HeadPointers(const AttentionBwdParams& params,
                                           const HeadOfSequence& at) {
-    const int width = params.batch.heads * Shape::kHeadSize;
+    head_size = params.batch.head_size;
+    const int width = params.batch.heads * head_size;
     qkv_stride = 3 * width;
     out_stride = width;
-    const int64_t in_qkv = at.begin * qkv_stride + at.head * Shape::kHeadSize;
-    const int64_t in_out = at.begin * out_stride + at.head * Shape::kHeadSize;
+    const int64_t in_qkv = at.begin * qkv_stride + at.head * head_size;
+    const int64_t in_out = at.begin * out_stride + at.head * head_size;
     query = static_cast<const T*>(params.qkv) + in_qkv;
     key = query + width;
     value = key + width;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/attention/choice.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace bertha {
@@ -7,7 +8,7 @@ namespace {
 
 using Variant = CudaOptions::AttentionVariant;
 
-constexpr int64_t kHeadSize = 64;
+constexpr int64_t kMostPersistentHeadSize = 64;
 constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared memory
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
@@ -30,11 +31,9 @@ constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 320}
 
 /// Why the persistent kernels of either direction cannot serve a call; "" = they can.
 std::string unsupported(const AttentionCall& call) {
-  if (call.io != DType::kF16 && call.io != DType::kBF16) {
-    return concat(name(call.io), ", want f16 or bf16");
-  }
-  if (call.head_size != kHeadSize) {
-    return concat("a head size of ", call.head_size, ", want ", kHeadSize);
+  if (!has_tensor_cores(call.io)) return concat(name(call.io), ", want f16 or bf16");
+  if (call.head_size > kMostPersistentHeadSize) {
+    return concat("a head size of ", call.head_size, ", want at most ", kMostPersistentHeadSize);
   }
   if (call.max_seq_tokens > kMostTokens) {
     return concat("sequences of up to ", call.max_seq_tokens, " tokens, want at most ",
@@ -60,9 +59,12 @@ const char* word(Variant chosen) {
 
 }  // namespace
 
-bool mma_attention_has(DType dtype, int64_t head_size) {
-  return (dtype == DType::kF16 || dtype == DType::kBF16) &&
-         (head_size == 32 || head_size == 64 || head_size == 128);
+bool has_tensor_cores(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+int64_t padded_head_size(int64_t head_size) { return round_up(head_size, 8); }
+
+bool needs_padded_heads(DType dtype, int64_t head_size) {
+  return has_tensor_cores(dtype) && padded_head_size(head_size) != head_size;
 }
 
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
@@ -78,7 +80,9 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
          "; set it to auto or grouped.");
   }
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
-  return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped};
+  return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped,
+          .one_launch =
+              has_tensor_cores(call.io) && call.is_aligned && call.max_seq_tokens <= kMostTokens};
 }
 
 AttentionKernels for_batch(const AttentionKernels& chosen, Variant asked, int64_t max_seq_tokens,
@@ -101,16 +105,24 @@ std::string text(const AttentionKernels& kernels) {
 
 std::string attention_kernels(const CudaOptions& options, const AttentionCall& call) {
   const std::string kernels = text(choose_attention(options.attention, call));
-  const std::string why = unsupported_backward(call);
-  if (options.attention != Variant::kAuto || why.empty()) return kernels;
-  const bool has_mma = mma_attention_has(call.io, call.head_size);
-  return concat(kernels, has_mma ? " (slower: " : " without tensor cores (many times slower: ", why,
-                ")");
+  const std::string why = options.attention == Variant::kAuto ? unsupported_backward(call) : "";
+  std::string reasons;
+  if (!why.empty()) {
+    reasons =
+        concat(has_tensor_cores(call.io) ? "slower" : "without tensor cores, many times slower",
+               launches_ignore_lengths(options, call) ? ": " : ", without graphs: ", why);
+  }
+  if (needs_padded_heads(call.io, call.head_size)) {
+    reasons += concat(why.empty() ? "slower: " : "; ", "heads of ", call.head_size,
+                      " are copied to heads of ", padded_head_size(call.head_size));
+  }
+  return reasons.empty() ? kernels : concat(kernels, " (", reasons, ")");
 }
 
 bool launches_ignore_lengths(const CudaOptions& options, const AttentionCall& call) {
   const AttentionKernels kernels = choose_attention(options.attention, call);
-  return kernels.forward != Variant::kGrouped && kernels.backward != Variant::kGrouped;
+  return kernels.one_launch ||
+         (kernels.forward != Variant::kGrouped && kernels.backward != Variant::kGrouped);
 }
 
 }  // namespace bertha

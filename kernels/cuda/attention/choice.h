@@ -7,24 +7,33 @@
 
 namespace bertha {
 
-/// Whether the grouped kernels with tensor cores (mma.sync) have this dtype and head size. A step
-/// of 12 layers of 768 columns takes 31 ms with them (heads of 32), 630 ms without (heads of 96).
-bool mma_attention_has(DType dtype, int64_t head_size);
+/// Whether attention of this dtype has kernels with tensor cores. A step of 12 layers of 768
+/// columns takes 31 ms with them, 630 ms without.
+bool has_tensor_cores(DType dtype);
+
+/// Those kernels have heads of multiples of 8 columns: other heads are copied to as many as
+/// padded_head_size(), and the results back.
+int64_t padded_head_size(int64_t head_size);
+bool needs_padded_heads(DType dtype, int64_t head_size);
 
 /// The kernels of each direction: grouped, persistent or split, never auto. They save the same
 /// things between the directions, so any two go together.
 struct AttentionKernels {
   CudaOptions::AttentionVariant forward = CudaOptions::AttentionVariant::kGrouped;
   CudaOptions::AttentionVariant backward = CudaOptions::AttentionVariant::kGrouped;
+  // Grouped kernels have one launch for sequences of all lengths, up to S tokens each, so that a
+  // graph can have it; blocks past the end of their sequence return at once.
+  bool one_launch = false;
 };
 
 /// Of grouped attention.
 inline constexpr int kMostHeadSize = 128;
 
 /// The rule. The grouped kernels serve head sizes up to kMostHeadSize. The persistent ones, whole
-/// or split, serve f16 and bf16, head size 64, S up to 512 and views aligned to 16 bytes, on GPUs
-/// that run the kernels of sm_90a; their backward serves dropout where S is a multiple of 128. auto
-/// takes the persistent kernel of each direction where it serves: it is measured to be faster.
+/// or split, serve f16 and bf16, head sizes up to 64, S up to 512 and views aligned to 16 bytes, on
+/// GPUs that run the kernels of sm_90a; their backward serves dropout where S is a multiple of 128.
+/// auto takes the persistent kernel of each direction where it serves: it is measured to be faster.
+/// Its grouped kernels have one launch with tensor cores and S up to 512.
 ///
 /// Errors    Error(kUsage): a larger head size; or persistent or split is asked for and one
 ///           direction of it cannot serve the call. There is no silent fallback: whoever names

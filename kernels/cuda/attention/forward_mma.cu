@@ -218,10 +218,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   const int heads = params.batch.heads;
-  const int stride = 3 * heads * kHeadSize;
-  const T* query_rows = static_cast<const T*>(params.qkv) + at.begin * stride + at.head * kHeadSize;
-  const T* key_rows = query_rows + heads * kHeadSize;
-  const T* value_rows = key_rows + heads * kHeadSize;
+  const int head_size = params.batch.head_size;
+  const int stride = 3 * heads * head_size;
+  const T* query_rows = static_cast<const T*>(params.qkv) + at.begin * stride + at.head * head_size;
+  const T* key_rows = query_rows + heads * head_size;
+  const T* value_rows = key_rows + heads * head_size;
 
   const uint32_t query_tile = shared_address(shared);
   constexpr uint32_t kTileBytes = kInnerRows * Shape::kRowBytes;
@@ -230,13 +231,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   };
   const auto values = [&](int tile) { return keys(tile) + kTileBytes; };
   const auto copy_tile = [&](int tile) {
-    copy_rows_async<kHeadSize, kInnerRows, Shape::kThreads>(keys(tile), key_rows, stride,
-                                                            tile * kInnerRows, at.length);
-    copy_rows_async<kHeadSize, kInnerRows, Shape::kThreads>(values(tile), value_rows, stride,
-                                                            tile * kInnerRows, at.length);
+    copy_rows_async<kHeadSize, kInnerRows, Shape::kThreads>(
+        keys(tile), key_rows, stride, tile * kInnerRows, at.length, head_size);
+    copy_rows_async<kHeadSize, kInnerRows, Shape::kThreads>(
+        values(tile), value_rows, stride, tile * kInnerRows, at.length, head_size);
   };
   copy_rows_async<kHeadSize, Shape::kRows, Shape::kThreads>(query_tile, query_rows, stride,
-                                                            at.first_row, at.length);
+                                                            at.first_row, at.length, head_size);
   copy_tile(0);
 
   const bool active = at.first_row + warp * Shape::kWarpRows < at.length;
@@ -289,8 +290,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
   store_rows<Shape>(
       shared, warp, lane, queries.acc_o, [&](int block, int half) { return factor[block][half]; },
-      static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * kHeadSize, stride / 3,
-      at.first_row, at.length);
+      static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * head_size, stride / 3,
+      at.first_row, at.length, head_size);
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ struct AttentionLaunch {
   int64_t bucket_tokens;
 };
 
+/// mma.sync: f16 and bf16, head sizes that are multiples of 8, up to kMostHeadSize.
 void launch_mma_forward(const AttentionLaunch& launch, AttentionFwdParams params);
 /// Writes dQ, and params.delta for the next.
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params);
@@ -89,9 +90,10 @@ struct PersistentLaunch {
   bool split = false;
 };
 
-/// Forward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, qkv and
-/// out at multiples of 16 bytes. Zeroes padding rows too. `params.batch` covers all sequences:
-/// first_seq is 0; longest and tiles_per_head are not used. The result does not depend on `split`.
+/// Forward with wgmma. Serves f16 and bf16, head sizes that are multiples of 8, up to 64, sequences
+/// of up to 512 tokens, qkv and out at multiples of 16 bytes. Zeroes padding rows too.
+/// `params.batch` covers all sequences: first_seq is 0; longest and tiles_per_head are not used.
+/// The result does not depend on `split`.
 /// Error(kInternal) when there is dropout and its mask has 2^32 words or more.
 void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams params);
 
@@ -104,12 +106,13 @@ inline constexpr int64_t kMostSummedSeqs = 512;
 /// Parts of the keys of the longest sequence, 128 keys each, that backward splits it into.
 inline constexpr int kMostKeyParts = 4;
 
-/// Backward with wgmma. Serves f16 and bf16, head size 64, sequences of up to 512 tokens, views at
-/// multiples of 16 bytes, with dropout the mask of each head too (S a multiple of 128). Zeroes the
-/// padding rows of dqkv. `params.batch` as in forward, of at least one sequence; params.delta is
-/// not used. params.column_sums, unless null, gets for each sequence rows whose sum are the column
-/// sums of its rows of dqkv as they are stored. Split: a second kernel adds the parts of dQ up, in
-/// the order of keys, and params.dquery_parts is needed.
+/// Backward with wgmma. Serves f16 and bf16, head sizes that are multiples of 8, up to 64,
+/// sequences of up to 512 tokens, views at multiples of 16 bytes, with dropout the mask of each
+/// head too (S a multiple of 128). Zeroes the padding rows of dqkv. `params.batch` as in forward,
+/// of at least one sequence; params.delta is not used. params.column_sums, unless null, gets for
+/// each sequence rows whose sum are the column sums of its rows of dqkv as they are stored. Split:
+/// a second kernel adds the parts of dQ up, in the order of keys, and params.dquery_parts is
+/// needed.
 void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params);
 
 /// That second kernel: dQ, and of the column sums those of dQ and of tiles that no sequence has.

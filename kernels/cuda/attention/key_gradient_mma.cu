@@ -31,9 +31,9 @@ __device__ __forceinline__ void copy_stage_async(uint32_t stage, const Attention
   using Stage = QueryStage<Shape>;
   constexpr int kThreads = Shape::kThreads;
   copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(stage, head.query, head.qkv_stride,
-                                                          first_query, at.length);
-  copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(stage + Stage::kDout, head.dout,
-                                                          head.out_stride, first_query, at.length);
+                                                          first_query, at.length, head.head_size);
+  copy_rows_async<Shape::kHeadSize, kInnerRows, kThreads>(
+      stage + Stage::kDout, head.dout, head.out_stride, first_query, at.length, head.head_size);
   // Zeros past the end of the sequence: with q = dO = lse = delta = 0 a query adds nothing and is
   // finite.
   static_assert(kThreads % kInnerRows == 0);
@@ -177,9 +177,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const uint32_t values = keys + kRowsBytes;
   const auto stage_offset = [](int tile) { return 2 * kRowsBytes + (tile & 1) * Stage::kBytes; };
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(keys, head.key, head.qkv_stride, at.first_row,
-                                                     at.length);
+                                                     at.length, head.head_size);
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(values, head.value, head.qkv_stride,
-                                                     at.first_row, at.length);
+                                                     at.first_row, at.length, head.head_size);
   copy_stage_async<Shape>(keys + stage_offset(0), params, head, at, 0);
 
   const bool active = at.first_row + warp * Shape::kWarpRows < at.length;
@@ -207,10 +207,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const float value_factor = 1.0f / params.dropout.keep;
   store_rows<Shape>(
       shared, warp, lane, gradient.dkey, [&](int, int) { return key_factor; }, head.dkey,
-      head.qkv_stride, at.first_row, at.length);
+      head.qkv_stride, at.first_row, at.length, head.head_size);
   store_rows<Shape>(
       shared + kRowsBytes, warp, lane, gradient.dvalue, [&](int, int) { return value_factor; },
-      head.dvalue, head.qkv_stride, at.first_row, at.length);
+      head.dvalue, head.qkv_stride, at.first_row, at.length, head.head_size);
 }
 
 }  // namespace

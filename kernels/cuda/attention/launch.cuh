@@ -7,9 +7,9 @@
 
 namespace bertha {
 
-/// Calls work(MmaShape<...>{}) with the specialisation for a group. Plan<kHeadSize, kTiles> holds
-/// the constants of MmaShape; kTiles: 64-row tiles of the longest sequence of the bucket, 0: any
-/// number.
+/// Calls work(MmaShape<...>{}) with the specialisation for a group: the narrowest tiles that have
+/// the columns of a head. Plan<kHeadSize, kTiles> holds the constants of MmaShape; kTiles: 64-row
+/// tiles of the longest sequence of the bucket, 0: any number.
 template <template <int kHeadSize, int kTiles> class Plan, class Params, class Work>
 void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Work& work) {
   dispatch_16bit(launch.dtype, [&]<class T>(TypeTag<T>) {
@@ -22,9 +22,8 @@ void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Wor
       }
     };
     const int head_size = params.batch.head_size;
-    if (head_size == 32) return with_plan.template operator()<32, 0>();
-    if (head_size == 128) return with_plan.template operator()<128, 0>();
-    if (head_size != 64) fail(ExitCode::kInternal, "head size ", head_size, ", want 32, 64 or 128");
+    if (head_size <= 32) return with_plan.template operator()<32, 0>();
+    if (head_size > 64) return with_plan.template operator()<128, 0>();
     if (launch.bucket_tokens <= 128) return with_plan.template operator()<64, 2>();
     with_plan.template operator()<64, 0>();
   });

@@ -1,5 +1,5 @@
-// Attention backward on wgmma and TMA, head size 64, sequences of up to 512 tokens: one launch of a
-// persistent grid, 5 GEMMs per tile, no sum across thread blocks, repeatable bit for bit.
+// Attention backward on wgmma and TMA, heads of up to 64, sequences of up to 512 tokens: one launch
+// of a persistent grid, 5 GEMMs per tile, no sum across thread blocks, repeatable bit for bit.
 //
 // A block takes work items (sequence, head) from the list of work_list.cuh. It loops over blocks of
 // 128 keys and, inside, over tiles of 64 queries:
@@ -117,14 +117,14 @@ void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams p
   using namespace backward;
   if (on.split) split_items(params.batch, kConsumers);  // a block of keys
   const AttentionBatch& batch = params.batch;
-  const int64_t width = int64_t{batch.heads} * kHeadSize;
-  Arguments arguments{
-      .qkv = matrix_tensor_map(on.dtype, params.qkv, batch.tokens, 3 * width, kTileRows),
-      .dout = matrix_tensor_map(on.dtype, params.dout, batch.tokens, width, kTileRows),
-      .mask = {},
-      .params = params,
-      .counter = on.counter,
-      .log2_keep = std::log2(params.dropout.keep)};
+  Arguments arguments{.qkv = heads_tensor_map(on.dtype, params.qkv, batch.tokens, 3 * batch.heads,
+                                              batch.head_size, kTileRows),
+                      .dout = heads_tensor_map(on.dtype, params.dout, batch.tokens, batch.heads,
+                                               batch.head_size, kTileRows),
+                      .mask = {},
+                      .params = params,
+                      .counter = on.counter,
+                      .log2_keep = std::log2(params.dropout.keep)};
   const bool has_dropout = params.dropout.random != nullptr;
   if (has_dropout) {
     arguments.mask = words_tensor_map(

@@ -22,8 +22,8 @@
 
 namespace bertha::backward {
 
-inline constexpr int kHeadSize = 64;
-inline constexpr int kMaxTiles = 8;  // of kTileRows queries or keys, in a sequence
+inline constexpr int kHeadSize = 64;  // of tiles: narrower heads have zeros there
+inline constexpr int kMaxTiles = 8;   // of kTileRows queries or keys, in a sequence
 inline constexpr int kRowBytes = 2 * kHeadSize;
 inline constexpr int kTileBytes = kTileRows * kRowBytes;
 inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices

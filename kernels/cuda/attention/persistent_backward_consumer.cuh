@@ -53,13 +53,14 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less),
-/// through 2,048 bytes of shared memory that are the warp's own. `sums`, unless null, gets the sums
-/// of their columns, of the values as they are stored; rows past the sequence are 0.
+/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less) and of
+/// each as many columns as the head, through 2,048 bytes of shared memory that are the warp's own.
+/// `sums`, unless null, gets the sums of their columns, of the values as they are stored; rows past
+/// the sequence are 0.
 template <class T>
 __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], unsigned char* own,
-                                           T* to, int stride, int rows_left, int lane,
-                                           float2* sums) {
+                                           T* to, int stride, int rows_left, int head_size,
+                                           int lane, float2* sums) {
   __syncwarp();
   store_rows(shared_address(own), rows, lane);
   __syncwarp();
@@ -68,7 +69,7 @@ __device__ __forceinline__ void write_rows(const uint32_t (&rows)[kSteps][4], un
   T* const to_lane = to + (row * stride + chunk * 8);
 #pragma unroll
   for (int i = 0; i < kWarpRows / 4; ++i) {
-    if (4 * i + row < rows_left) {
+    if (4 * i + row < rows_left && chunk * 8 < head_size) {
       *reinterpret_cast<uint4*>(to_lane + 4 * i * stride) =
           *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(4 * i + row, chunk));
     }
@@ -140,13 +141,14 @@ class Consumer {
                                                  unsigned char* own, int tile) {
     const AttentionItem of_item = item();
     const int heads = params_.batch.heads;
+    const int head_size = params_.batch.head_size;
     const int first_row = tile * kTileRows + warp_ * kWarpRows;
     const int64_t token = of_item.begin + first_row;
     T* const to =
-        static_cast<T*>(params_.dqkv) + ((3 * token + part) * heads + of_item.head) * kHeadSize;
+        static_cast<T*>(params_.dqkv) + ((3 * token + part) * heads + of_item.head) * head_size;
     uint32_t rows[kSteps][4];
     pack<T>(rows, sum, factor);
-    write_rows(rows, own, to, 3 * heads * kHeadSize, of_item.length - first_row, lane_,
+    write_rows(rows, own, to, 3 * heads * head_size, of_item.length - first_row, head_size, lane_,
                column_sums(part));
   }
 
@@ -173,11 +175,12 @@ class Consumer {
     const int64_t row =
         kSplit ? int64_t{item().seq} * kColumnSumsOfSplitSeq + item().first_tile + warpgroup_
                : int64_t{item().seq} * kColumnSumsOfSeq + warpgroup_;
+    const int column = column_of_lane(lane_);
+    const int head_size = params_.batch.head_size;
     float* to = params_.column_sums +
-                ((row * kParts + warp_) * params_.batch.heads + item().head) * kHeadSize +
-                column_of_lane(lane_);
-    to[0] = total.x;
-    to[8] = total.y;
+                ((row * kParts + warp_) * params_.batch.heads + item().head) * head_size + column;
+    if (column < head_size) to[0] = total.x;
+    if (column + 8 < head_size) to[8] = total.y;
   }
 
   /// Descriptor of the queries of stage number `count`; dO follows them.
@@ -397,17 +400,19 @@ class Consumer {
   __device__ __forceinline__ void store_dq_part(const float (&sum)[32], int tile) {
     const AttentionItem of_item = item();
     const int heads = params_.batch.heads;
+    const int head_size = params_.batch.head_size;
     const int first_row = tile * kTileRows + warp_ * kWarpRows + lane_ / 4;
     const int64_t token = (of_item.first_tile / kConsumers) * params_.batch.tokens + of_item.begin;
     float* const to = params_.dquery_parts +
-                      ((token + first_row) * heads + of_item.head) * kHeadSize + lane_ % 4 * 2;
+                      ((token + first_row) * heads + of_item.head) * head_size + lane_ % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (first_row + 8 * half >= of_item.length) continue;
 #pragma unroll
       for (int column = 0; column < 8; ++column) {
+        if (8 * column >= head_size) continue;
         const float* pair = &sum[4 * column + 2 * half];
-        *reinterpret_cast<float2*>(to + 8 * half * heads * kHeadSize + 8 * column) = {pair[0],
+        *reinterpret_cast<float2*>(to + 8 * half * heads * head_size + 8 * column) = {pair[0],
                                                                                       pair[1]};
       }
     }

@@ -76,8 +76,8 @@ class Producer {
     const int row = item.begin + tile * kTileRows;
     mbarrier_wait(at(shared_.stage_empty[stage]), parity_of(stages_ + kStages, kStages));
     mbarrier_arrive_expect_tx(full, 2 * kTileBytes + (kDropout ? kMaskBytes : 0));
-    tma_load_2d(at(shared_.stage[stage].query), args_.qkv, item.head * kHeadSize, row, full);
-    tma_load_2d(at(shared_.stage[stage].dout), args_.dout, item.head * kHeadSize, row, full);
+    tma_load_head(at(shared_.stage[stage].query), args_.qkv, item.head, row, full);
+    tma_load_head(at(shared_.stage[stage].dout), args_.dout, item.head, row, full);
     if constexpr (kDropout) {
       const int first_word = item.head * args_.params.batch.mask_words + key_tile * kTileRows / 32;
       tma_load_2d(at(shared_.mask[stage]), args_.mask, first_word, row, full);
@@ -91,9 +91,9 @@ class Producer {
       const uint32_t full = at(shared_.keys_full[i]);
       mbarrier_wait(at(shared_.values_empty[i]), parity_of(keys_[i] + 1, 1));
       mbarrier_arrive_expect_tx(full, kTileBytes);
-      tma_load_2d(at(shared_.keys_values[i][keys_[i] % 2]), args_.qkv,
-                  (args_.params.batch.heads + item.head) * kHeadSize,
-                  item.begin + (key_tile + i) * kTileRows, full);
+      tma_load_head(at(shared_.keys_values[i][keys_[i] % 2]), args_.qkv,
+                    args_.params.batch.heads + item.head, item.begin + (key_tile + i) * kTileRows,
+                    full);
       ++keys_[i];
     }
   }
@@ -103,9 +103,9 @@ class Producer {
       const uint32_t full = at(shared_.values_full[i]);
       mbarrier_wait(at(shared_.keys_empty[i]), parity_of(values_[i] + 1, 1));
       mbarrier_arrive_expect_tx(full, kTileBytes);
-      tma_load_2d(at(shared_.keys_values[i][(values_[i] + 1) % 2]), args_.qkv,
-                  (2 * args_.params.batch.heads + item.head) * kHeadSize,
-                  item.begin + (key_tile + i) * kTileRows, full);
+      tma_load_head(at(shared_.keys_values[i][(values_[i] + 1) % 2]), args_.qkv,
+                    2 * args_.params.batch.heads + item.head,
+                    item.begin + (key_tile + i) * kTileRows, full);
       ++values_[i];
     }
   }
@@ -127,9 +127,11 @@ __device__ __forceinline__ void write_statistics(const Arguments& args, const At
   const AttentionBwdParams& params = args.params;
   constexpr int kRowsPerLoad = 4;
   constexpr int kLoads = kGroupRows / kRowsPerLoad;
-  const int64_t stride = int64_t{params.batch.heads} * kHeadSize;
+  const int head_size = params.batch.head_size;
+  const int64_t stride = int64_t{params.batch.heads} * head_size;
   const int row = first_row + lane / 8;
-  const int64_t first = (item.begin + row) * stride + item.head * kHeadSize + lane % 8 * 8;
+  const int end = lane % 8 * 8 < head_size ? item.length : 0;  // of the rows that the lane reads
+  const int64_t first = (item.begin + row) * stride + item.head * head_size + lane % 8 * 8;
   const T* out = static_cast<const T*>(params.out) + first;
   const T* dout = static_cast<const T*>(params.dout) + first;
   uint4 out_bits[kLoads];
@@ -137,7 +139,7 @@ __device__ __forceinline__ void write_statistics(const Arguments& args, const At
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
     out_bits[i] = dout_bits[i] = uint4{};
-    if (row + i * kRowsPerLoad < item.length) {
+    if (row + i * kRowsPerLoad < end) {
       out_bits[i] = __ldg(reinterpret_cast<const uint4*>(out + i * kRowsPerLoad * stride));
       dout_bits[i] = __ldg(reinterpret_cast<const uint4*>(dout + i * kRowsPerLoad * stride));
     }
@@ -193,7 +195,7 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
 /// Zeroes the rows of dqkv past the last sequence.
 __device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
   const AttentionBatch& batch = args.params.batch;
-  const int64_t chunks_of_row = int64_t{3} * batch.heads * kRowBytes / 16;
+  const int64_t chunks_of_row = int64_t{3} * batch.heads * batch.head_size / 8;
   uint4* chunks = static_cast<uint4*>(args.params.dqkv);
   const int64_t live = batch.cu_seqlens[batch.seqs];
   for (int64_t i = live * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
@@ -207,7 +209,7 @@ __device__ __forceinline__ void clear_empty_sequences(const Arguments& args, int
                                                       int threads) {
   if (args.params.column_sums == nullptr) return;
   const AttentionBatch& batch = args.params.batch;
-  const int sums = kConsumers * kParts * batch.heads * kHeadSize;
+  const int sums = kConsumers * kParts * batch.heads * batch.head_size;
   for (int seq = static_cast<int>(blockIdx.x); seq < batch.seqs;
        seq += static_cast<int>(gridDim.x)) {
     if (batch.cu_seqlens[seq + 1] > batch.cu_seqlens[seq]) continue;

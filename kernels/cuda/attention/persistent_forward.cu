@@ -92,7 +92,6 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
                                         SharedStorage& shared) {
   const AttentionBatch& batch = params.call.batch;
   const int count = shared.list.items(batch);
-  const int part = batch.heads * kHeadSize;  // columns of Q, of K, of V
   Stage stage;
   int consumer = 0;              // that gets the next queries
   uint32_t consumer_parity = 1;  // of "queries empty"
@@ -102,12 +101,12 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
     next = take_item(params.counter, count);
     if (item.is_empty()) continue;
     const int tiles = item.tiles();
-    const int column = item.head * kHeadSize;
     const auto load_queries = [&](int tile) {
       mbarrier_wait(at(shared.queries_empty[consumer]), consumer_parity);
       const uint32_t full = at(shared.queries_full[consumer]);
       mbarrier_arrive_expect_tx(full, kTileBytes);
-      tma_load_2d(at(shared.queries[consumer]), map, column, item.begin + tile * kTileRows, full);
+      tma_load_head(at(shared.queries[consumer]), map, item.head, item.begin + tile * kTileRows,
+                    full);
       if (++consumer == kConsumers) {
         consumer = 0;
         consumer_parity ^= 1;
@@ -119,10 +118,11 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
       if (tile == 0) shared.items[stage.index] = item;
       const uint32_t keys_full = at(shared.keys_full[stage.index]);
       mbarrier_arrive_expect_tx(keys_full, kTileBytes);
-      tma_load_2d(at(shared.keys[stage.index]), map, part + column, row, keys_full);
+      tma_load_head(at(shared.keys[stage.index]), map, batch.heads + item.head, row, keys_full);
       const uint32_t values_full = at(shared.values_full[stage.index]);
       mbarrier_arrive_expect_tx(values_full, kTileBytes);
-      tma_load_2d(at(shared.values[stage.index]), map, 2 * part + column, row, values_full);
+      tma_load_head(at(shared.values[stage.index]), map, 2 * batch.heads + item.head, row,
+                    values_full);
       stage = stage.after(1);
       // The first tile of each consumer is loaded early; the others wait for a free buffer.
       const int query_tile = item.first_tile + tile;
@@ -140,7 +140,7 @@ __device__ __forceinline__ void clear_padding(const AttentionFwdParams& params, 
                                               int threads) {
   const AttentionBatch& batch = params.batch;
   const int64_t live = batch.cu_seqlens[batch.seqs];
-  const int64_t row_chunks = int64_t{batch.heads} * (kRowBytes / 16);
+  const int64_t row_chunks = int64_t{batch.heads} * (batch.head_size / 8);
   uint4* rows = static_cast<uint4*>(params.out);
   for (int64_t i = live * row_chunks + thread; i < batch.tokens * row_chunks; i += threads) {
     rows[i] = make_uint4(0, 0, 0, 0);
@@ -366,10 +366,10 @@ void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams ca
                batch.mask_words, " words has no 32-bit index");
   // The last tile of a sequence has values of the next one, or of padding rows. Their P is 0, but
   // NaN or infinity in them may spread: such a batch has no loss and no update anyway.
-  const CUtensorMap map = matrix_tensor_map(on.dtype, call.qkv, batch.tokens,
-                                            int64_t{3} * batch.heads * kHeadSize, kTileRows);
-  const CUtensorMap out_map = matrix_tensor_map(on.dtype, call.out, batch.tokens,
-                                                int64_t{batch.heads} * kHeadSize, kWarpRows);
+  const CUtensorMap map = heads_tensor_map(on.dtype, call.qkv, batch.tokens, 3 * batch.heads,
+                                           batch.head_size, kTileRows);
+  const CUtensorMap out_map =
+      heads_tensor_map(on.dtype, call.out, batch.tokens, batch.heads, batch.head_size, kWarpRows);
   const Params params{call, on.counter};
   dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
     if (call.dropout.random == nullptr) {

@@ -11,7 +11,7 @@
 
 namespace bertha::forward {
 
-inline constexpr int kHeadSize = 64;
+inline constexpr int kHeadSize = 64;  // of tiles: narrower heads have zeros there
 inline constexpr int kWarpRows = 16;
 inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices
 
@@ -289,14 +289,15 @@ struct QueryRows {
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
-        tma_store_2d(out_map, item.head * kHeadSize, item.begin + first_row,
-                     tile + warp * kWarpRows * 2 * kHeadSize);
+        tma_store_head(out_map, item.head, item.begin + first_row,
+                       tile + warp * kWarpRows * 2 * kHeadSize);
       }
       return;
     }
     __syncwarp();
-    const int stride = params.batch.heads * kHeadSize;
-    T* rows = static_cast<T*>(params.out) + int64_t{item.begin} * stride + item.head * kHeadSize;
+    const int head_size = params.batch.head_size;
+    const int stride = params.batch.heads * head_size;
+    T* rows = static_cast<T*>(params.out) + int64_t{item.begin} * stride + item.head * head_size;
     constexpr int kChunks = kHeadSize / 8;
 #pragma unroll
     for (int i = 0; i < kWarpRows * kChunks / kWarpThreads; ++i) {
@@ -305,7 +306,7 @@ struct QueryRows {
       const uint4 values =
           load_shared_16(tile + chunk_offset<kHeadSize>(warp * kWarpRows + row, chunk));
       const int target = first_row + row;
-      if (target < item.length) {
+      if (target < item.length && chunk * 8 < head_size) {
         *reinterpret_cast<uint4*>(rows + (target * stride + chunk * 8)) = values;
       }
     }

@@ -197,22 +197,23 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   };
   const auto copy_tile = [&](int tile) {
     copy_rows_async<kHeadSize, kInnerRows, kThreads>(stage(tile), head.key, head.qkv_stride,
-                                                     tile * kInnerRows, at.length);
+                                                     tile * kInnerRows, at.length, head.head_size);
     copy_rows_async<kHeadSize, kInnerRows, kThreads>(stage(tile) + kTileBytes, head.value,
-                                                     head.qkv_stride, tile * kInnerRows, at.length);
+                                                     head.qkv_stride, tile * kInnerRows, at.length,
+                                                     head.head_size);
     if constexpr (Shape::kDropout) {
       copy_mask_async<Shape>(shared_address(masks + (tile & 1) * 2 * Shape::kRows), params, at,
                              tile);
     }
   };
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(query_tile, head.query, head.qkv_stride,
-                                                     at.first_row, at.length);
+                                                     at.first_row, at.length, head.head_size);
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(dout_tile, head.dout, head.out_stride,
-                                                     at.first_row, at.length);
+                                                     at.first_row, at.length, head.head_size);
   // O is read once: it lies where the second tile of keys and values comes later.
   static_assert(kRowsBytes <= 2 * kTileBytes);
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(stage(1), head.out, head.out_stride,
-                                                     at.first_row, at.length);
+                                                     at.first_row, at.length, head.head_size);
   copy_tile(0);
   cp_async_wait_all();
   __syncthreads();
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const float factor = params.scale / params.dropout.keep;
   store_rows<Shape>(
       shared, warp, lane, gradient.acc_dq, [&](int, int) { return factor; }, head.dquery,
-      head.qkv_stride, at.first_row, at.length);
+      head.qkv_stride, at.first_row, at.length, head.head_size);
 }
 
 }  // namespace

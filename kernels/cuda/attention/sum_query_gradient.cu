@@ -12,8 +12,8 @@
 namespace bertha {
 namespace {
 
-constexpr int kHeadSize = 64;
-constexpr int kRows = 64;  // of a block
+constexpr int kHeadSize = 64;  // at most: threads past the head idle
+constexpr int kRows = 64;      // of a block
 constexpr int kKeysOfPart = 128;
 constexpr int kThreads = 256;
 constexpr int kThreadsOfRow = kHeadSize / kVecSize;
@@ -34,27 +34,29 @@ __global__ void __launch_bounds__(kThreads)
   const int tile = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.z);
   const int thread = static_cast<int>(threadIdx.x);
+  const int head_size = batch.head_size;
   const int begin = batch.cu_seqlens[seq];
   const int length = batch.cu_seqlens[seq + 1] - begin;
   const auto sums_of = [&](int part) {
     const int64_t row = int64_t{seq} * kColumnSumsOfSplitSeq + tile;
-    return params.column_sums + ((row * kOutputs + part) * batch.heads + head) * kHeadSize;
+    return params.column_sums + ((row * kOutputs + part) * batch.heads + head) * head_size;
   };
   if (tile * kRows >= length) {  // no tile of the sequence
-    if (params.column_sums != nullptr && thread < kOutputs * kHeadSize) {
-      sums_of(thread / kHeadSize)[thread % kHeadSize] = 0.0f;
+    if (params.column_sums != nullptr && thread < kOutputs * head_size) {
+      sums_of(thread / head_size)[thread % head_size] = 0.0f;
     }
     return;
   }
   const int parts = (length + kKeysOfPart - 1) / kKeysOfPart;
-  const int column = head * kHeadSize + thread % kThreadsOfRow * kVecSize;
-  const int width = batch.heads * kHeadSize;
+  const int column = head * head_size + thread % kThreadsOfRow * kVecSize;
+  const int width = batch.heads * head_size;
   const int first_row = tile * kRows + thread / kThreadsOfRow;
+  const int end = thread % kThreadsOfRow * kVecSize < head_size ? length : 0;  // of its rows
   Vec<float, kVecSize> loaded[kRowsOfThread][kMostKeyParts] = {};
 #pragma unroll
   for (int i = 0; i < kRowsOfThread; ++i) {
     const int row = first_row + i * kRowsAtOnce;
-    if (row >= length) continue;
+    if (row >= end) continue;
 #pragma unroll
     for (int part = 0; part < kMostKeyParts; ++part) {
       if (part >= parts) continue;
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kRowsOfThread; ++i) {
     const int row = first_row + i * kRowsAtOnce;
-    if (row >= length) continue;
+    if (row >= end) continue;
     float values[kVecSize];
 #pragma unroll
     for (int j = 0; j < kVecSize; ++j) {
@@ -92,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
               to_vec<float>(sums));
   }
   __syncthreads();
-  if (thread >= kHeadSize) return;
+  if (thread >= head_size) return;
   float total = 0.0f;
 #pragma unroll
   for (int warp = 0; warp < kWarps; ++warp) total += of_warp[warp][thread];

@@ -8,9 +8,10 @@ namespace bertha {
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
-/// Shape of a mma.sync kernel: each warp owns 16 * kBlocks rows (queries, or keys in the kernel of
-/// dK and dV), and the block loops over tiles of 64 rows of the other kind. Plan: kBlocks, kWarps
-/// and kResident (blocks per SM) for a head size and length bucket.
+/// Shape of a mma.sync kernel for heads of up to kHeadSize columns: each warp owns 16 * kBlocks
+/// rows (queries, or keys in the kernel of dK and dV), and the block loops over tiles of 64 rows of
+/// the other kind. Plan: kBlocks, kWarps and kResident (blocks per SM) for a head size and length
+/// bucket.
 template <class T_, int kHeadSize_, class Plan, bool kDropout_>
 struct MmaShape : Plan {
   using T = T_;
@@ -111,12 +112,12 @@ __device__ __forceinline__ HeadOfSequence head_of_block(const AttentionBatch& ba
           static_cast<int>(tile) * kRows};
 }
 
-/// Starts copying rows [first, first + kTileRows) to a tile, zeros past `length`. Offsets inside
-/// one sequence fit into 32 bits, which run_groups checks: that leaves registers to the
-/// accumulators.
+/// Starts copying rows [first, first + kTileRows) to a tile, zeros past `length` and past the
+/// columns of a head that is narrower than the tile. Offsets inside one sequence fit into 32 bits,
+/// which run_groups checks: that leaves registers to the accumulators.
 template <int kHeadSize, int kTileRows, int kThreads, class T>
 __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, int stride, int first,
-                                                int length) {
+                                                int length, int head_size) {
   constexpr int kChunks = kHeadSize / 8;
   constexpr int kRowsPerPass = kThreads / kChunks;
   static_assert(kTileRows % kRowsPerPass == 0 && kRowsPerPass % 8 == 0);
@@ -126,19 +127,20 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
 #pragma unroll
   for (int pass = 0; pass < kTileRows / kRowsPerPass; ++pass) {
     const int from = first + row + pass * kRowsPerPass;
-    const bool valid = from < length;
+    const bool valid = from < length && chunk * 8 < head_size;
     const int offset = (valid ? from : 0) * stride + chunk * 8;
     cp_async_16(to + pass * kRowsPerPass * 2 * kHeadSize, rows + offset, valid);
   }
 }
 
-/// Writes a warp's accumulators, times factor(block, half), to the rows of global memory below
-/// `length`, through the warp's own rows of a shared-memory tile that is no longer read.
+/// Writes a warp's accumulators, times factor(block, half), to the columns of the head in the rows
+/// of global memory below `length`, through the warp's own rows of a shared-memory tile that is no
+/// longer read.
 template <class Shape, class Factor>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
                                            const float (&sums)[Shape::kBlocks][Shape::kColumns][4],
                                            const Factor& factor, typename Shape::T* rows,
-                                           int stride, int first, int length) {
+                                           int stride, int first, int length, int head_size) {
   using T = typename Shape::T;
   constexpr int kHeadSize = Shape::kHeadSize;
   unsigned char* own = tile + warp * Shape::kWarpRows * Shape::kRowBytes;
@@ -162,7 +164,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int la
     const int row = at / Shape::kChunks;
     const int chunk = at % Shape::kChunks;
     const int target = first + warp * Shape::kWarpRows + row;
-    if (target < length) {
+    if (target < length && chunk * 8 < head_size) {
       *reinterpret_cast<uint4*>(rows + (target * stride + chunk * 8)) =
           *reinterpret_cast<const uint4*>(own + chunk_offset<kHeadSize>(row, chunk));
     }

@@ -100,6 +100,15 @@ CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64
                      {rows / 32, 32 * row_bytes, box_groups}});
 }
 
+CUtensorMap heads_tensor_map(DType dtype, const void* data, int64_t tokens, int64_t heads,
+                             int64_t head_size, int box_rows) {
+  const int64_t head_bytes = head_size * size_bytes(dtype);
+  return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
+                    {{head_size, 0, box_columns(dtype)},
+                     {heads, head_bytes, 1},
+                     {tokens, heads * head_bytes, box_rows}});
+}
+
 CUtensorMap words_tensor_map(const uint32_t* data, int64_t rows, int64_t columns, int box_columns,
                              int box_rows) {
   return tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT32, data, CU_TENSOR_MAP_SWIZZLE_NONE,
