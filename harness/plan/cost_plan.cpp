@@ -12,6 +12,7 @@
 #include "harness/model/params.h"
 #include "harness/optim/shard_plan.h"
 #include "harness/train/session.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/shortened.h"
 
@@ -30,6 +31,8 @@ constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 constexpr int64_t kGraphNodeBytes = 10'000;
 constexpr int64_t kKernelsOfLayer = 30;
 constexpr int64_t kSizesOfBatches = 24;
+// Queries, keys, values, the result and the gradients of all four, where attention copies heads.
+constexpr int64_t kTensorsOfHeads = 8;
 // One of two H200s held 25.3 GiB, 0.4 more than the rest of this plan; one alone 0.4 GiB less
 // (kernels/measured/step.md).
 constexpr int64_t kNcclBytes = int64_t{820} << 20;
@@ -91,6 +94,12 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.on_gpu) {
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
+    const Dims dims = make_dims(request.config.model);
+    const int64_t columns = round_up(dims.D, 8);  // as the kernels of 16 bits want them
+    if (request.io != DType::kF32 && columns != dims.D) {
+      memory.push_back({"copies of attention heads",
+                        kTensorsOfHeads * rows.tokens * dims.A * columns * io_bytes});
+    }
     const CudaConfig& cuda = request.config.cuda;
     if (cuda.graphs == CudaGraphs::kAuto && cuda.kernels != CudaKernels::kPortable &&
         cuda.attention != CudaOptions::AttentionVariant::kGrouped) {

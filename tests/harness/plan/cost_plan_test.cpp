@@ -164,6 +164,21 @@ TEST(CostPlan, GraphsTakeMemoryOfAGpuByTheLayer) {
   EXPECT_EQ(graphs("base", CudaGraphs::kAuto, false), -1);
 }
 
+TEST(CostPlan, HeadsThatAreNoMultipleOf8AreCopiedOnAGpu) {
+  const auto copies = [](int64_t heads, DType io, bool on_gpu) {
+    Config config = shape("base");
+    config.model.heads = heads;
+    return bytes_of(make_cost_plan({.config = config, .io = io, .on_gpu = on_gpu}),
+                    "copies of attention heads");
+  };
+  EXPECT_EQ(copies(12, DType::kBF16, true), -1);  // 64
+  EXPECT_EQ(copies(64, DType::kF32, true), -1);   // 12
+  EXPECT_EQ(copies(64, DType::kBF16, false), -1);
+  const int64_t of_12 = copies(64, DType::kBF16, true);  // as 16 columns
+  EXPECT_GT(of_12, 0);
+  EXPECT_EQ(copies(128, DType::kF16, true), of_12);  // 6 as 8: 1,024 columns, too
+}
+
 TEST(CostPlan, EachCommunicatorOfNcclTakesMemory) {
   const auto communicators = [](int64_t ranks, int64_t ranks_per_node, bool on_gpu) {
     return bytes_of(make_cost_plan({.config = shape("base"),
