@@ -106,8 +106,7 @@ class Graphs : public ::testing::TestWithParam<Precision> {
   }
 };
 
-TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
-  const Config config = small_run(GetParam());
+void expect_same_bits(const Config& config) {
   const Outcome one_by_one = trained(config, CudaGraphs::kOff);
   const Outcome as_graphs = trained(config, CudaGraphs::kAuto);
   EXPECT_EQ(one_by_one.graphs, 0u);
@@ -115,6 +114,19 @@ TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) {
   EXPECT_GE(as_graphs.graphs, 2u * kBatches);
   EXPECT_EQ(as_graphs.losses, one_by_one.losses);
   EXPECT_EQ(as_graphs.weights, one_by_one.weights);
+}
+
+TEST_P(Graphs, GiveTheBitsOfKernelsLaunchedOneByOne) { expect_same_bits(small_run(GetParam())); }
+
+/// Copied heads of 20 and 100; heads of 80, which no persistent kernel has.
+TEST_P(Graphs, GiveTheSameBitsWithHeadsOfAnySize) {
+  if (GetParam() == Precision::kFp8) GTEST_SKIP() << "the same attention as bf16";
+  for (const int64_t heads : {16, 4, 5}) {
+    Config config = small_run(GetParam());
+    config.model.heads = heads;
+    config.model.hidden = heads == 16 ? 320 : 400;
+    expect_same_bits(config);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Precision, Graphs,
