@@ -77,6 +77,24 @@ TEST(CudaAutoAttention, WideHeadsMatchF64) {
   }
 }
 
+/// The blocks of the one launch find their sequences among few and many, empty ones first, last and
+/// in between; more sequences than a grid has blocks along y or z.
+TEST(CudaAutoAttention, WideHeadsOfManySequencesMatchF64) {
+  for (const int64_t seqs : {1, 2, 32, 33, 1025, 70'000}) {
+    std::vector<int64_t> lengths;
+    for (int64_t i = 0; i < seqs; ++i) {
+      lengths.push_back(seqs > 1 && i % 3 == 0 ? 0 : seqs > 2000 ? 1 + i % 2 : 1 + i * 7 % 130);
+    }
+    if (seqs > 2) lengths[static_cast<size_t>(seqs) / 2] = 512;
+    lengths.back() = seqs % 2 == 1 ? 65 : 0;
+    expect_matches_reference(Variant::kAuto, {.lengths = lengths,
+                                              .padding = 70,
+                                              .head_size = 72,
+                                              .probability = 0.1f,
+                                              .accumulate = Accumulate::kNo});
+  }
+}
+
 using CudaAttentionGraphs = NeedsSm90a;
 
 /// A graph of one batch serves another one: persistent kernels, copied heads, grouped ones.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/cuda/attention/sequence_tiles.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace bertha {
@@ -190,6 +192,34 @@ TEST(AttentionChoice, GraphsServeAllThatAutoRunsOnTensorCoresUpTo512Tokens) {
   EXPECT_FALSE(launches_ignore_lengths({.attention = Variant::kGrouped}, other));
   other.io = DType::kF32;
   EXPECT_FALSE(launches_ignore_lengths({}, other));
+}
+
+TEST(SequenceTiles, AreAsManyAsASequenceNeedsOrOneMore) {
+  for (const int64_t rows : {64, 128}) {
+    for (const int64_t seqs : {1, 2, 96, 65536, 200000}) {
+      int64_t begin = 0;
+      for (int64_t seq = 0; seq < seqs; ++seq) {
+        const int64_t length = seq % 5 == 3 ? 0 : seq * 7919 % 513;
+        const int64_t tiles =
+            first_tile_of_seq(seq + 1, begin + length, rows) - first_tile_of_seq(seq, begin, rows);
+        const int64_t needed = ceil_div(length, rows);
+        ASSERT_GE(tiles, needed) << seq << " of " << length << " tokens, from " << begin;
+        ASSERT_LE(tiles, needed + 1) << seq << " of " << length << " tokens, from " << begin;
+        begin += length;
+      }
+      EXPECT_EQ(first_tile_of_seq(0, 0, rows), 0);
+      EXPECT_EQ(tiles_of_seqs(seqs, begin, rows), first_tile_of_seq(seqs, begin, rows));
+    }
+  }
+}
+
+TEST(SequenceTiles, MakeALaunchOfAnyBatch) {
+  EXPECT_EQ(tiles_of_seqs(1, 1, 64), 1);
+  EXPECT_EQ(tiles_of_seqs(1, 512, 64), 9);
+  EXPECT_EQ(tiles_of_seqs(96, 24576, 64), 480);       // sequences times tiles of 512: 768
+  EXPECT_EQ(tiles_of_seqs(24576, 24576, 64), 24960);  // 196,608
+  EXPECT_EQ(tiles_of_seqs(65536, 65536, 64), 66560);
+  EXPECT_LT(64 * tiles_of_seqs(200000, int64_t{200000} * 512, 64), int64_t{1} << 31);
 }
 
 }  // namespace

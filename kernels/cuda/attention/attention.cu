@@ -2,9 +2,10 @@
 //
 // Grouped (choice.h says when): every length bucket of sequences is a launch of its own (two in
 // backward), on its own side stream, the longest first: the last blocks of one group share the GPU
-// with the next; or all sequences are one group, whose launches a graph can repeat. A small kernel
-// zeroes the padding rows. Persistent: one launch for all; split, its items are parts of sequences,
-// and in backward a second launch adds up their parts of dQ.
+// with the next; or all sequences are one group, whose launches a graph can repeat: as many blocks
+// as T and B may need (sequence_tiles.h). A small kernel zeroes the padding rows. Persistent: one
+// launch for all; split, its items are parts of sequences, and in backward a second launch adds up
+// their parts of dQ.
 //
 // Kernels with tensor cores have heads of multiples of 8 columns; others are copied to such heads
 // and back.
@@ -81,6 +82,15 @@ AttentionDropout dropout_of(const Dropout& dropout) {
   return of;
 }
 
+/// All sequences as one group; none where there are no sequences.
+std::vector<SequenceGroup> one_group(int64_t seqs, int64_t tokens, int64_t max_seq_tokens) {
+  if (seqs == 0) return {};
+  return {{.num_seqs = seqs,
+           .num_tokens = tokens,  // at most
+           .longest_seq_tokens = max_seq_tokens,
+           .bucket_tokens = max_seq_tokens}};
+}
+
 /// Groups that have tokens, the longest first.
 std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   std::vector<SequenceGroup> sorted;
@@ -145,27 +155,17 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
   add_up_columns(context, params.column_sums, sum_rows, args.accumulate, args.dbias);
 }
 
-/// The groups of grouped kernels; where they have one launch, `whole`: all sequences.
-template <class Args>
-std::span<const SequenceGroup> launch_groups(const Args& args, const AttentionKernels& kernels,
-                                             SequenceGroup& whole) {
-  if (!kernels.one_launch) return args.groups;
-  const int64_t seqs = args.cu_seqlens.extent(0) - 1;
-  whole = {.num_seqs = seqs,
-           .num_tokens = seqs * args.max_seq_tokens,  // at most
-           .longest_seq_tokens = args.max_seq_tokens,
-           .bucket_tokens = args.max_seq_tokens};
-  return {&whole, 1};
-}
-
 /// Calls work(launch, params) for every group on its side stream, then pad() on the last one.
-template <class Params, class Work, class Pad>
-void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DType dtype,
-                Params params, const Work& work, const Pad& pad) {
+template <class Args, class Params, class Work, class Pad>
+void run_groups(CudaContext& context, const Args& args, bool one_launch, Params params,
+                const Work& work, const Pad& pad) {
   const int64_t head_size = params.batch.head_size;
   BERTHA_CHECK(head_size <= kMostHeadSize, "head size ", head_size, ", want at most ",
                kMostHeadSize);
-  const std::vector<SequenceGroup> sorted = by_length(groups);
+  const std::vector<SequenceGroup> sorted =
+      one_launch
+          ? one_group(args.cu_seqlens.extent(0) - 1, params.batch.tokens, args.max_seq_tokens)
+          : by_length(args.groups);
   const int count = static_cast<int>(sorted.size());
   auto& side_streams = context.state<SideStreams>();
   side_streams.fork(count);
@@ -177,7 +177,8 @@ void run_groups(CudaContext& context, std::span<const SequenceGroup> groups, DTy
     params.batch.first_seq = static_cast<int>(group.first_seq);
     params.batch.seqs = static_cast<int>(group.num_seqs);
     params.batch.longest = static_cast<int>(group.longest_seq_tokens);
-    work(AttentionLaunch{side_streams.stream(i), dtype, group.bucket_tokens}, params);
+    work(AttentionLaunch{side_streams.stream(i), args.qkv.dtype, group.bucket_tokens, one_launch},
+         params);
   }
   pad(side_streams.stream(std::max(count - 1, 0)));
   side_streams.join();
@@ -210,9 +211,8 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
                                      params);
   }
   const bool mma = aligned && has_tensor_cores(args.qkv.dtype);
-  SequenceGroup whole;
   run_groups(
-      context, launch_groups(args, kernels, whole), args.qkv.dtype, params,
+      context, args, kernels.one_launch, params,
       [&](const AttentionLaunch& launch, const AttentionFwdParams& of_group) {
         return mma ? launch_mma_forward(launch, of_group) : launch_plain_forward(launch, of_group);
       },
@@ -258,9 +258,8 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
   params.delta =
       static_cast<float*>(context.scratch.take(rows * static_cast<int64_t>(sizeof(float))));
   const bool mma = aligned && has_tensor_cores(args.qkv.dtype);
-  SequenceGroup whole;
   run_groups(
-      context, launch_groups(args, kernels, whole), args.qkv.dtype, params,
+      context, args, kernels.one_launch, params,
       [&](const AttentionLaunch& launch, const AttentionBwdParams& of_group) {
         if (!mma) return launch_plain_backward(launch, of_group);
         launch_mma_query_gradient(launch, of_group);

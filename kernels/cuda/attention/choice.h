@@ -22,7 +22,7 @@ struct AttentionKernels {
   CudaOptions::AttentionVariant forward = CudaOptions::AttentionVariant::kGrouped;
   CudaOptions::AttentionVariant backward = CudaOptions::AttentionVariant::kGrouped;
   // Grouped kernels have one launch for sequences of all lengths, up to S tokens each, so that a
-  // graph can have it; blocks past the end of their sequence return at once.
+  // graph can have it; see sequence_tiles.h.
   bool one_launch = false;
 };
 

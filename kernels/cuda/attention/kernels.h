@@ -15,14 +15,15 @@ namespace bertha {
 /// The batch and one group of it.
 struct AttentionBatch {
   const int32_t* cu_seqlens = nullptr;
-  int64_t tokens = 0;      // T
-  int heads = 0;           // A
-  int head_size = 0;       // D
-  int mask_words = 0;      // u32 per row of the mask, S / 32
-  int first_seq = 0;       // of the group
-  int seqs = 0;            // in the group
-  int longest = 0;         // tokens of its longest sequence
-  int tiles_per_head = 0;  // set by the launcher: thread blocks along a sequence
+  int64_t tokens = 0;  // T
+  int heads = 0;       // A
+  int head_size = 0;   // D
+  int mask_words = 0;  // u32 per row of the mask, S / 32
+  int first_seq = 0;   // of the group
+  int seqs = 0;        // in the group
+  int longest = 0;     // tokens of its longest sequence
+  // Set by the launcher: thread blocks along a sequence; 0: those of sequence_tiles.h.
+  int tiles_per_head = 0;
   // Of the persistent kernels, set by the launcher:
   int part_bits = 0;      // 2^part_bits items at most for each sequence and head
   int tiles_of_part = 8;  // tiles of 64 rows that an item has at most
@@ -62,11 +63,13 @@ struct AttentionBwdParams {
   float scale = 0.0f;
 };
 
-/// One group on one stream. `bucket_tokens` picks the specialisation.
+/// One group on one stream. `bucket_tokens` picks the specialisation. one_launch: the group is the
+/// batch, and its thread blocks depend on T and B alone (mma.sync only).
 struct AttentionLaunch {
   cudaStream_t stream;
   DType dtype;
   int64_t bucket_tokens;
+  bool one_launch;
 };
 
 /// mma.sync: f16 and bf16, head sizes that are multiples of 8, up to kMostHeadSize.

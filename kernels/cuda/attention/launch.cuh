@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/cuda/attention/sequence_tiles.h"
 #include "kernels/cuda/attention/tile.cuh"
 
 namespace bertha {
@@ -30,19 +31,21 @@ void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Wor
 }
 
 /// Blocks for rows_per_block rows of each head of each sequence, in a grid of one dimension.
-inline int64_t blocks_of_heads(AttentionBatch& batch, int rows_per_block) {
-  batch.tiles_per_head = (batch.longest + rows_per_block - 1) / rows_per_block;
-  const int64_t blocks = int64_t{batch.tiles_per_head} * batch.heads * batch.seqs;
-  BERTHA_CHECK(blocks <= std::numeric_limits<int32_t>::max(), "attention over ", batch.seqs,
-               " sequences of up to ", batch.longest, " tokens and ", batch.heads,
-               " heads is more than one launch");
+inline int64_t blocks_of_heads(AttentionBatch& batch, int rows_per_block, bool one_launch) {
+  batch.tiles_per_head = one_launch ? 0 : (batch.longest + rows_per_block - 1) / rows_per_block;
+  const int64_t tiles = one_launch ? tiles_of_seqs(batch.seqs, batch.tokens, rows_per_block)
+                                   : int64_t{batch.tiles_per_head} * batch.seqs;
+  const int64_t blocks = tiles * batch.heads;
+  BERTHA_CHECK(blocks > 0 && blocks <= std::numeric_limits<int32_t>::max(), "attention over ",
+               batch.seqs, " sequences of up to ", batch.longest, " tokens and ", batch.heads,
+               " heads has ", blocks, " thread blocks, want 1 to 2^31 - 1 in a launch");
   return blocks;
 }
 
 template <class Shape, class Params>
 void launch_mma(void (*kernel)(Params), Shape, int shared_bytes, const AttentionLaunch& launch,
                 Params params) {
-  const int64_t blocks = blocks_of_heads(params.batch, Shape::kRows);
+  const int64_t blocks = blocks_of_heads(params.batch, Shape::kRows, launch.one_launch);
   launch_kernel(launch.stream, kernel, {blocks, Shape::kThreads, shared_bytes}, params);
 }
 

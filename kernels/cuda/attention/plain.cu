@@ -212,14 +212,14 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_plain_forward(const AttentionLaunch& launch, AttentionFwdParams params) {
-  const int64_t blocks = blocks_of_heads(params.batch, kWarps);
+  const int64_t blocks = blocks_of_heads(params.batch, kWarps, launch.one_launch);
   dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
     launch_kernel(launch.stream, plain_forward_kernel<T>, {blocks, kThreads}, params);
   });
 }
 
 void launch_plain_backward(const AttentionLaunch& launch, AttentionBwdParams params) {
-  const int64_t blocks = blocks_of_heads(params.batch, kWarps);
+  const int64_t blocks = blocks_of_heads(params.batch, kWarps, launch.one_launch);
   dispatch_io(launch.dtype, [&]<class T>(TypeTag<T>) {
     launch_kernel(launch.stream, plain_query_gradient_kernel<T>, {blocks, kThreads}, params);
     launch_kernel(launch.stream, plain_key_gradient_kernel<T>, {blocks, kThreads}, params);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/kernels.h"
+#include "kernels/cuda/attention/sequence_tiles.h"
 #include "kernels/cuda/tensor_core/mma.cuh"
 
 namespace bertha {
@@ -100,10 +101,37 @@ struct HeadOfSequence {
   int first_row;  // of this thread block, in the sequence
 };
 
+/// The sequence that has a tile of sequence_tiles.h. All lanes call it: they compare 32 sequences
+/// at once.
+template <int kRows>
+__device__ __forceinline__ int seq_of_tile(const AttentionBatch& batch, int64_t tile) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  int first = 0;
+  int count = batch.seqs;  // from `first` on, among which it is
+  while (count > 1) {
+    const int step = (count + kWarpThreads - 1) / kWarpThreads;
+    const int seq = first + lane * step;
+    const bool begins =
+        lane * step < count && first_tile_of_seq(seq, batch.cu_seqlens[seq], kRows) <= tile;
+    const int before = (__popc(__ballot_sync(kFullWarp, begins)) - 1) * step;
+    first += before;
+    count = min(step, count - before);
+  }
+  return first;
+}
+
 template <int kRows>
 __device__ __forceinline__ HeadOfSequence head_of_block(const AttentionBatch& batch) {
-  const unsigned tiles = static_cast<unsigned>(batch.tiles_per_head);
   const unsigned heads = static_cast<unsigned>(batch.heads);
+  if (batch.tiles_per_head == 0) {
+    const int64_t tile = blockIdx.x / heads;
+    const int seq = seq_of_tile<kRows>(batch, tile);
+    const int begin = batch.cu_seqlens[seq];
+    const int own_tile = static_cast<int>(tile - first_tile_of_seq(seq, begin, kRows));
+    return {begin, batch.cu_seqlens[seq + 1] - begin, static_cast<int>(blockIdx.x % heads),
+            own_tile * kRows};
+  }
+  const unsigned tiles = static_cast<unsigned>(batch.tiles_per_head);
   const unsigned tile = blockIdx.x % tiles;
   const unsigned rest = blockIdx.x / tiles;
   const int64_t seq = batch.first_seq + static_cast<int64_t>(rest / heads);
