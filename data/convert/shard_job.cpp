@@ -98,6 +98,7 @@ void JobFolder::finish(const std::vector<std::string>& record_paths) {
   manifest_ = Manifest{.tool_version = BERTHA_VERSION,
                        .seed = job_.seed,
                        .limits = job_.limits,
+                       .special_ids = job_.special_ids,
                        .options = job_.options,
                        .counts = job_.counts,
                        .sources = job_.sources};
@@ -146,6 +147,7 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
       job.options.insert(*tokenizer);
     }
     job.counts = manifest->counts;
+    job.special_ids = manifest->special_ids;
     std::string hashes;
     for (const ManifestShard& shard : manifest->shards) {
       hashes += concat(shard.name, " ", shard.xxh3, "\n");

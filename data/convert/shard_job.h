@@ -34,6 +34,7 @@ struct ShardJob {
   SampleLimits limits;
   std::vector<ManifestSource> sources = {};    // texts, where they are known
   std::map<std::string, int64_t> counts = {};  // of the texts
+  std::optional<SpecialTokens> special_ids = {};
   uint64_t seed = 0;
   int64_t num_threads = 0;
 };

@@ -1,9 +1,11 @@
 #include "data/format/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "data/files/hashing.h"
 #include "data/files/json_file.h"
@@ -23,6 +25,12 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kMostSamples = int64_t{1} << 40;  // of a shard or a length; sums cannot overflow
 
+// The fields of special_ids.
+constexpr std::array kSpecialFields{
+    std::pair("pad", &SpecialTokens::pad), std::pair("unknown", &SpecialTokens::unknown),
+    std::pair("classify", &SpecialTokens::classify),
+    std::pair("separator", &SpecialTokens::separator), std::pair("mask", &SpecialTokens::mask)};
+
 Json to_json(const Manifest& manifest) {
   Json sources = Json::array();
   for (const ManifestSource& source : manifest.sources) {
@@ -36,19 +44,23 @@ Json to_json(const Manifest& manifest) {
                       {"xxh3", shard.xxh3},
                       {"md5_of_lists", shard.md5_of_lists}});
   }
-  return {{"format_version", kFormatVersion},
-          {"tool_version", manifest.tool_version},
-          {"unicode_version", manifest.unicode_version},
-          {"seed", manifest.seed},
-          {"limits",
-           {{"max_seq_tokens", manifest.limits.max_seq_tokens},
-            {"max_masked_per_seq", manifest.limits.max_masked_per_seq},
-            {"vocab_size", manifest.limits.vocab_size}}},
-          {"options", Json(manifest.options)},
-          {"counts", Json(manifest.counts)},
-          {"sources", std::move(sources)},
-          {"token_length_histogram", manifest.token_length_histogram},
-          {"shards", std::move(shards)}};
+  Json json{{"format_version", kFormatVersion},
+            {"tool_version", manifest.tool_version},
+            {"unicode_version", manifest.unicode_version},
+            {"seed", manifest.seed},
+            {"limits",
+             {{"max_seq_tokens", manifest.limits.max_seq_tokens},
+              {"max_masked_per_seq", manifest.limits.max_masked_per_seq},
+              {"vocab_size", manifest.limits.vocab_size}}},
+            {"options", Json(manifest.options)},
+            {"counts", Json(manifest.counts)},
+            {"sources", std::move(sources)},
+            {"token_length_histogram", manifest.token_length_histogram},
+            {"shards", std::move(shards)}};
+  if (const auto& special = manifest.special_ids) {
+    for (const auto& [name, id] : kSpecialFields) json["special_ids"][name] = (*special).*id;
+  }
+  return json;
 }
 
 Manifest from_json(const JsonField& root) {
@@ -64,6 +76,13 @@ Manifest from_json(const JsonField& root) {
   manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
                      .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
                      .vocab_size = limits["vocab_size"].integer(1, kMostVocabEntries)};
+  if (root.contains("special_ids")) {
+    SpecialTokens& special = manifest.special_ids.emplace();
+    for (const auto& [name, id] : kSpecialFields) {
+      special.*id = static_cast<TokenId>(
+          root["special_ids"][name].integer(0, manifest.limits.vocab_size - 1));
+    }
+  }
   root["options"].for_each_key([&](const std::string& key, const JsonField& value) {
     manifest.options[key] = value.text();
   });

@@ -32,8 +32,9 @@ struct Manifest {
   std::string unicode_version = {};  // of the rules of the tokenizer; empty: made from shards
   uint64_t seed = 0;
   SampleLimits limits;
-  std::map<std::string, std::string> options;  // every option of the run, as text
-  std::map<std::string, int64_t> counts = {};  // "documents", "samples", ...
+  std::optional<SpecialTokens> special_ids = {};  // of the vocabulary, where it is known
+  std::map<std::string, std::string> options;     // every option of the run, as text
+  std::map<std::string, int64_t> counts = {};     // "documents", "samples", ...
   std::vector<ManifestSource> sources = {};
   // [max_seq_tokens + 1]  samples of that many tokens
   std::vector<int64_t> token_length_histogram = {};

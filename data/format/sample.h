@@ -14,6 +14,16 @@ using TokenId = int32_t;
 /// Entries of the largest vocabulary.
 inline constexpr int64_t kMostVocabEntries = 1'000'000;
 
+struct SpecialTokens {
+  TokenId pad = 0;
+  TokenId unknown = 0;
+  TokenId classify = 0;
+  TokenId separator = 0;
+  TokenId mask = 0;
+
+  bool operator==(const SpecialTokens&) const = default;
+};
+
 /// What a sample may hold; everything outside is an error that names shard, row and value.
 struct SampleLimits {
   int64_t max_seq_tokens = 512;

@@ -129,10 +129,17 @@ std::optional<StepSamples> assemble(StageState& state, StepAssembler& assembler,
   }
 }
 
+std::optional<MaskDrawer> make_mask_drawer(const PipelineOptions& options) {
+  if (!options.masks) return std::nullopt;
+  const int64_t most = wanted_masks(options.limits.max_seq_tokens, options.masks->fraction);
+  return MaskDrawer(*options.masks, options.seed, most);
+}
+
 void exchange_steps(StageState& state) {
   try {
-    StepAssembler assembler(state.assignment, state.options.first_step,
-                            [&state] { return state.windows.pop(); });
+    StepAssembler assembler(
+        state.assignment, state.options.first_step, [&state] { return state.windows.pop(); },
+        make_mask_drawer(state.options));
     const ExchangeOptions exchange_options{
         .mode = state.options.exchange,
         .global_batch_seqs = state.options.global_batch_seqs,

@@ -7,6 +7,7 @@
 
 #include "data/format/sample.h"
 #include "data/pipeline/batch.h"
+#include "data/pipeline/dynamic_masks.h"
 #include "data/pipeline/sample_order.h"
 #include "data/pipeline/transport.h"
 
@@ -26,7 +27,8 @@ struct PipelineOptions {
   SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 4;  // samples are shuffled inside windows of this many shards
   ExchangePadding exchange = ExchangePadding::kLengths;
-  int64_t prefetch_steps = 2;  // batches ready ahead of the consumer
+  std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none: those of the shards
+  int64_t prefetch_steps = 2;          // batches ready ahead of the consumer
   int64_t group_bucket_tokens = 128;
   int64_t first_step = 0;            // resume: batches before this one are not delivered, nor read
   std::optional<int64_t> num_steps;  // deliver this many and end; default: endless epochs

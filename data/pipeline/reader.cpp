@@ -112,11 +112,13 @@ std::shared_ptr<const SampleSet> WindowReader::load(int64_t shard) {
 }
 
 StepAssembler::StepAssembler(const ShardAssignment& assignment, int64_t first_step,
-                             std::function<std::optional<LoadedWindow>()> next_window)
+                             std::function<std::optional<LoadedWindow>()> next_window,
+                             std::optional<MaskDrawer> masks)
     : assignment_(assignment),
       slice_(even_slice(assignment.global_batch_seqs, assignment.rank, assignment.num_ranks)),
       step_(first_step),
-      next_window_(std::move(next_window)) {}
+      next_window_(std::move(next_window)),
+      masks_(std::move(masks)) {}
 
 bool StepAssembler::is_mine(int64_t slot, const ShardRow& sample) const {
   if (assignment_.rule == ShardAssignment::Rule::kByShard) {
@@ -141,10 +143,16 @@ std::optional<StepSamples> StepAssembler::next() {
       window_ = std::move(*window);
     }
     if (slot == walked.begin) step.epoch = window_.plan.epoch;
-    const ShardRow& sample = window_.plan.order[taken_++];
-    if (!is_mine(slot, sample)) continue;
+    const ShardRow& place = window_.plan.order[taken_++];
+    if (!is_mine(slot, place)) continue;
     step.slots.push_back(slot);
-    step.samples.append((*window_.shards[static_cast<size_t>(sample.shard_in_window)])[sample.row]);
+    const SampleView sample =
+        (*window_.shards[static_cast<size_t>(place.shard_in_window)])[place.row];
+    if (masks_) {
+      masks_->append(sample, window_.plan.epoch, step.samples);
+    } else {
+      step.samples.append(sample);
+    }
   }
   constexpr int64_t kSpareShare = 8;  // steps differ less than this
   length_of_step_ = step.samples.length();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/format/sample.h"
+#include "data/pipeline/dynamic_masks.h"
 #include "data/pipeline/epoch_plan.h"
 #include "data/pipeline/transport.h"
 
@@ -97,9 +98,11 @@ struct StepSamples {
 /// Cuts the windows into steps.
 class StepAssembler {
  public:
-  /// `next_window` gives nothing when the pipeline is being closed.
+  /// `next_window` gives nothing when the pipeline is being closed. `masks` draws the masks of the
+  /// samples; none: they keep those of the shards.
   StepAssembler(const ShardAssignment& assignment, int64_t first_step,
-                std::function<std::optional<LoadedWindow>()> next_window);
+                std::function<std::optional<LoadedWindow>()> next_window,
+                std::optional<MaskDrawer> masks);
   /// Nothing when next_window gave nothing.
   std::optional<StepSamples> next();
 
@@ -110,6 +113,7 @@ class StepAssembler {
   Slice slice_;
   int64_t step_;
   std::function<std::optional<LoadedWindow>()> next_window_;
+  std::optional<MaskDrawer> masks_;
   LoadedWindow window_;
   size_t taken_ = 0;             // samples of the window
   SampleLength length_of_step_;  // expected

@@ -434,6 +434,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
   const std::vector<std::string> hashes = hash_sources(sources, options.workers, progress);
   PreparationPlan plan = make_plan(options, sources, hashes, vocabulary.size());
   plan.manifest.counts = std::move(left_out);
+  plan.manifest.special_ids = vocabulary.special();
   const FileLock lock = lock_output_folder(options.output_dir);
   if (plan.is_published) plan_parts(options, whole_files(sources, hashes), plan);
   const bool has_pipe = std::ranges::any_of(

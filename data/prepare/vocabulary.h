@@ -19,14 +19,6 @@ struct StringHash {
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-struct SpecialTokens {
-  TokenId pad = 0;
-  TokenId unknown = 0;
-  TokenId classify = 0;
-  TokenId separator = 0;
-  TokenId mask = 0;
-};
-
 /// The wordpieces in file order; a wordpiece's id is its line number counted from 0. A line of
 /// nothing but white space, such as U+2028, has an id too; no text contains it.
 ///

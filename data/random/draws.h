@@ -22,7 +22,10 @@ class Draws {
   Draws(uint64_t seed, int64_t stream, uint32_t site = 0)
       : seed_(seed), stream_(static_cast<uint64_t>(stream)), site_(site) {}
 
-  uint32_t word() { return random_word(seed_, stream_, site_, next_++); }
+  uint32_t word() {
+    if (next_ % 4 == 0) block_ = random_block(seed_, stream_, site_, next_ / 4);
+    return block_.elem[next_++ % 4];
+  }
   /// Evenly from [0, 1).
   double share() { return word() / 4294967296.0; }
   /// Evenly from [0, bound).
@@ -35,6 +38,7 @@ class Draws {
   uint64_t stream_;  // the low 32 bits count
   uint32_t site_;
   int64_t next_ = 0;
+  PhiloxWords block_{};  // that has the word before next_
 };
 
 /// Shuffles in place: Fisher-Yates from the last element down, element i changes place with

@@ -19,6 +19,7 @@ Manifest example_manifest() {
   manifest.unicode_version = "15.0.0";
   manifest.seed = UINT64_MAX;
   manifest.limits = {.max_seq_tokens = 128, .max_masked_per_seq = 20, .vocab_size = 8000};
+  manifest.special_ids = {.pad = 0, .unknown = 4, .classify = 5, .separator = 6, .mask = 7};
   manifest.options = {{"duplications", "10"}, {"short_seq_prob", "0.1"}};
   manifest.counts = {{"documents", 12}, {"samples", 42}};
   manifest.sources = {{.path = "a \"quoted\" n\u00e4me.txt",
@@ -56,6 +57,7 @@ TEST(Manifest, ReadsBackEveryField) {
   EXPECT_EQ(found.limits.max_seq_tokens, 128);
   EXPECT_EQ(found.limits.max_masked_per_seq, 20);
   EXPECT_EQ(found.limits.vocab_size, 8000);
+  EXPECT_EQ(found.special_ids, want.special_ids);
   EXPECT_EQ(found.options, want.options);
   EXPECT_EQ(found.counts, want.counts);
   ASSERT_EQ(found.sources.size(), 1u);
@@ -82,6 +84,7 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
     const char* to;
     const char* complaint;
   } cases[] = {
+      {"\"mask\": 7", "\"mask\": 8000", "field special_ids.mask is 8000, want a whole number"},
       {"\"samples\": 40", "\"samples\": -40",
        "field shards[0].samples is -40, want a whole number from 0 to"},
       {"\"samples\": 40", "\"samples\": 4.5",
