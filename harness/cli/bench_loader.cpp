@@ -16,8 +16,13 @@
 namespace bertha {
 namespace {
 
+// Of the published vocabulary, which synthetic shards have too.
+constexpr SpecialTokens kPublishedIds{
+    .pad = 0, .unknown = 100, .classify = 101, .separator = 102, .mask = 103};
+
 struct LoaderOptions {
   std::string data;
+  Masking masking = Masking::kStored;
   LoaderBenchOptions bench;
 };
 
@@ -25,6 +30,10 @@ int run_loader(LoaderOptions& options, CommandContext& context) {
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
   if (!options.data.empty()) options.bench.pipeline.shards = list_shards(options.data);
+  PipelineOptions& pipeline = options.bench.pipeline;
+  if (options.masking == Masking::kDynamic) {
+    pipeline.masks = MaskRule{.special = kPublishedIds, .vocab_size = pipeline.limits.vocab_size};
+  }
   const auto watchdog = make_watchdog(world, Config{}.train.hang_timeout_minutes * 60);
   const std::unique_ptr<Transport> transport = world.make_transport();
   const LoaderBenchResult result = bench_loader(options.bench, *transport);
@@ -69,6 +78,9 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
   count("--max-masked-per-seq", sizes.pipeline.limits.max_masked_per_seq,
         "Most masked tokens of a sequence");
   count("--vocab-size", sizes.pipeline.limits.vocab_size, "Entries of the vocabulary");
+  add_choice<Masking>(loader, "--masking", options.masking,
+                      "Masks of the shards (default), or drawn anew with the special ids of the "
+                      "published vocabulary");
   add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.pipeline.exchange,
                               "How ranks even out their tokens (default lengths)");
 }

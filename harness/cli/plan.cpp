@@ -147,7 +147,9 @@ int run_plan_command(const CLI::App& command, const PlanOptions& options, Comman
   const LengthMeans means = means_of(facts.lengths, config.data.max_seq_tokens);
   request.mean_seq_tokens = means.tokens;
   request.mean_squared_tokens = means.squared_tokens;
-  request.mean_masked_per_seq = kMaskedShare * means.tokens;
+  const bool dynamic = config.data.masking == Masking::kDynamic;
+  request.mean_masked_per_seq =
+      (dynamic ? config.data.masked_fraction : kMaskedShare) * means.tokens;
   facts.cost = make_cost_plan(request);
   facts.eval_seqs = eval_seqs(config);
   if (!limit.empty()) facts.fit = fit_into(request, facts.memory_limit_bytes);

@@ -41,6 +41,33 @@ void check_data(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
+/// Keys of dynamic masks do nothing with stored ones, and made-up data have none.
+void check_masking(const DataConfig& data, std::vector<std::string>& errors) {
+  const DataConfig defaults;
+  if (data.masking == Masking::kDynamic) {
+    if (data.synthetic) {
+      errors.push_back(
+          "data.masking = dynamic and data.synthetic = true exclude each other; write "
+          "data.masking: stored for made-up data");
+    }
+    if (data.whole_words && data.vocab.empty()) {
+      errors.push_back(
+          "data.whole_words = true needs the vocabulary; set data.vocab to the one that the "
+          "shards were made with");
+    }
+    return;
+  }
+  const auto refuse = [&](const char* key, const auto& value) {
+    errors.push_back(concat(key, " = ", value,
+                            " needs masks that are drawn in training; write data.masking: dynamic "
+                            "or remove the key"));
+  };
+  if (data.masked_fraction != defaults.masked_fraction) {
+    refuse("data.masked_fraction", data.masked_fraction);
+  }
+  if (data.whole_words != defaults.whole_words) refuse("data.whole_words", "true");
+}
+
 /// Made-up data and shards exclude each other: neither is preferred in silence.
 void check_synthetic(const DataConfig& data, std::vector<std::string>& errors) {
   if (!data.synthetic && !data.synthetic_lengths.empty()) {
@@ -169,6 +196,11 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
                " leaves out updates, which the closed division does not; write mlperf.division: "
                "open"));
   }
+  if (config.data.masking != Masking::kStored) {
+    errors.push_back(
+        "data.masking = dynamic trains on other masks than the data of the closed division; write "
+        "mlperf.division: open");
+  }
   if (config.train.nsp_weight != 1) {
     errors.push_back(
         concat("train.nsp_weight = ", config.train.nsp_weight,
@@ -183,6 +215,7 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   check_model(config.model, errors);
   check_data(config, errors);
   check_synthetic(config.data, errors);
+  check_masking(config.data, errors);
   check_kernels(config, errors);
   check_checkpoints(config.checkpoint, errors);
   check_batch(config.train, world_size, errors);

@@ -28,6 +28,10 @@ constexpr auto words(SampleOrder) { return make_words("windowed", "published"); 
 
 constexpr auto words(ExchangePadding) { return make_words("off", "allgather", "lengths"); }
 
+/// Which tokens of a training sample are masked: those of its shard, or others in each epoch.
+enum class Masking : uint8_t { kStored, kDynamic };
+constexpr auto words(Masking) { return make_words("stored", "dynamic"); }
+
 /// Over what the losses of a step are averaged.
 enum class LossMeanRule : uint8_t {
   kGlobal,  // all masked tokens (sequences) of the step: the same for every number of ranks

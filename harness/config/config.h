@@ -32,7 +32,10 @@ struct DataConfig {
   std::string eval = "";   // folder of shards, or one shard
   std::string vocab = "";  // vocab.txt; copied into checkpoints
   int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;
+  int64_t max_masked_per_seq = 76;  // in the shards
+  Masking masking = Masking::kStored;
+  double masked_fraction = 0.15;  // with dynamic masks
+  bool whole_words = false;       // likewise
   SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 4;
   ExchangePadding exchange_padding = ExchangePadding::kLengths;

@@ -85,7 +85,7 @@ void MlperfLog::facts_of_batch(const Config& config, const RunFacts& facts) {
   point("global_batch_size", train.global_batch_seqs);
   point("d_batch_size", train.global_batch_seqs / (facts.world_size * train.accumulation_steps));
   point("gradient_accumulation_steps", train.accumulation_steps);
-  point("max_predictions_per_seq", config.data.max_masked_per_seq);
+  point("max_predictions_per_seq", facts.masked_per_seq);
   point("opt_learning_rate_training_steps",
         optimizer.schedule_steps > 0 ? optimizer.schedule_steps : train.max_steps);
   point("num_warmup_steps", optimizer.warmup_steps);

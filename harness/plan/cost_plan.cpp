@@ -132,9 +132,8 @@ int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
   const bool known = request.mean_seq_tokens > 0;
   const double tokens = known ? request.mean_seq_tokens : longest;
   const double squared = known ? request.mean_squared_tokens : longest * longest;
-  const double masked = request.mean_masked_per_seq > 0
-                            ? request.mean_masked_per_seq
-                            : static_cast<double>(data.max_masked_per_seq);
+  const double masked = request.mean_masked_per_seq > 0 ? request.mean_masked_per_seq
+                                                        : static_cast<double>(masked_per_seq(data));
   const StepWork work{.num_tokens = std::llround(kSeqs * tokens),
                       .num_masked = std::llround(kSeqs * masked),
                       .num_seqs = kSeqs,
@@ -175,9 +174,8 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   const ParamTable table = table_of(request.config);
   const DataConfig& data = request.config.data;
   const auto fits = [&](int64_t seqs) {
-    const BatchRows capacity{.tokens = seqs * data.max_seq_tokens,
-                             .seqs = seqs,
-                             .masked = seqs * data.max_masked_per_seq};
+    const BatchRows capacity{
+        .tokens = seqs * data.max_seq_tokens, .seqs = seqs, .masked = seqs * masked_per_seq(data)};
     return sum_of(memory_of(request, table, capacity)) <= memory_bytes;
   };
   const int64_t global = request.config.train.global_batch_seqs;

@@ -14,6 +14,7 @@
 #include "data/pipeline/synthetic_steps.h"
 #include "data/prepare/vocabulary.h"
 #include "harness/checkpoint/weight_source.h"
+#include "harness/train/data_source.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
 
@@ -162,6 +163,7 @@ void check_eval_path(const Config& config) {
 
 void check_data(const Config& config, int rank, int num_ranks, bool opens_shards) {
   check_vocabulary(config, rank);
+  mask_rule(config.data);
   if (!config.data.verify_manifest || config.data.synthetic) return;
   for (const std::string& path : {config.data.train, config.data.eval}) {
     check_shards(config, path, static_cast<size_t>(rank), static_cast<size_t>(num_ranks),

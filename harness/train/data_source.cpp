@@ -8,8 +8,10 @@
 
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"
+#include "data/format/manifest.h"
 #include "data/format/shard_names.h"
 #include "data/pipeline/agreement.h"
+#include "data/prepare/vocabulary.h"
 #include "harness/train/data_check.h"
 #include "harness/train/session.h"
 #include "kernels/base/error.h"
@@ -81,6 +83,16 @@ std::pair<std::string, std::string> identity_of(const Config& config, const std:
   return {md5_of_text(names), hashes.empty() ? "" : md5_of_text(contents)};
 }
 
+/// [entries]  whether each is a piece that continues a word.
+std::shared_ptr<const std::vector<bool>> pieces_inside_words(const Vocabulary& vocabulary) {
+  auto continues = std::make_shared<std::vector<bool>>();
+  for (int64_t id = 0; id < vocabulary.size(); ++id) {
+    const std::string& piece = vocabulary.wordpiece(id);
+    continues->push_back(piece.size() > 2 && piece.starts_with("##"));
+  }
+  return continues;
+}
+
 SampleLimits sample_limits(const Config& config) {
   return {.max_seq_tokens = config.data.max_seq_tokens,
           .max_masked_per_seq = config.data.max_masked_per_seq,
@@ -100,6 +112,7 @@ PipelineOptions pipeline_options(const Config& config, int64_t first_step, int64
           .order = config.data.order,
           .window_shards = config.data.window_shards,
           .exchange = config.data.exchange_padding,
+          .masks = mask_rule(config.data),
           .prefetch_steps = config.data.prefetch_steps,
           .first_step = first_step,
           .num_steps = num_steps};
@@ -112,6 +125,27 @@ EvalOptions eval_options(const Config& config) {
           .limits = sample_limits(config),
           .batch_seqs = config.eval.batch_seqs,
           .max_samples = config.eval.max_samples};
+}
+
+std::optional<MaskRule> mask_rule(const DataConfig& data) {
+  if (data.masking == Masking::kStored) return std::nullopt;
+  MaskRule rule{.fraction = data.masked_fraction};
+  if (!data.vocab.empty()) {
+    const Vocabulary vocabulary = Vocabulary::load(data.vocab);
+    rule.special = vocabulary.special();
+    rule.vocab_size = vocabulary.size();
+    if (data.whole_words) rule.continues_word = pieces_inside_words(vocabulary);
+    return rule;
+  }
+  const std::optional<Manifest> manifest = find_manifest(data.train);
+  if (!manifest || !manifest->special_ids) {
+    fail(ExitCode::kUsage, "data.masking = dynamic needs the ids of [CLS], [SEP] and [MASK], and ",
+         manifest_path(data.train), manifest ? " states none" : " is missing",
+         "; set data.vocab to the vocabulary that the shards were made with.");
+  }
+  rule.special = *manifest->special_ids;
+  rule.vocab_size = manifest->limits.vocab_size;
+  return rule;
 }
 
 LengthHistogram synthetic_lengths(const DataConfig& data) {

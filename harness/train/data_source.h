@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ LengthHistogram synthetic_lengths(const DataConfig& data);
 /// `first_step` on. Lists the shards, and reads their hashes where data.verify_manifest says so.
 PipelineOptions pipeline_options(const Config& config, int64_t first_step, int64_t num_steps);
 EvalOptions eval_options(const Config& config);
+
+/// How masks are drawn, with data.masking = dynamic; otherwise nothing. Special ids and the pieces
+/// of words are those of data.vocab; without it, special ids are those that the manifest states.
+///
+/// Errors    Error(kUsage) when neither is there; those of Vocabulary::load() and find_manifest().
+std::optional<MaskRule> mask_rule(const DataConfig& data);
 
 /// Opens the batches of a run; collective.
 using OpenPipeline =

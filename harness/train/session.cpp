@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/pipeline/dynamic_masks.h"
 #include "data/random/draws.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
@@ -114,11 +115,19 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {
   return ceil_div(config.train.global_batch_seqs, slots);
 }
 
+int64_t masked_per_seq(const DataConfig& data) {
+  return data.masking == Masking::kDynamic ? wanted_masks(data.max_seq_tokens, data.masked_fraction)
+                                           : data.max_masked_per_seq;
+}
+
 BatchRows batch_capacity(const Config& config, int64_t num_ranks) {
-  const int64_t seqs = std::max(micro_batch_seqs(config, num_ranks), config.eval.batch_seqs);
+  const int64_t train_seqs = micro_batch_seqs(config, num_ranks);
+  const int64_t eval_seqs = config.eval.batch_seqs;
+  const int64_t seqs = std::max(train_seqs, eval_seqs);
   return {.tokens = seqs * config.data.max_seq_tokens,
           .seqs = seqs,
-          .masked = seqs * config.data.max_masked_per_seq};
+          .masked = std::max(train_seqs * masked_per_seq(config.data),
+                             eval_seqs * config.data.max_masked_per_seq)};
 }
 
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {

@@ -66,6 +66,9 @@ FirstWeights first_weights(const Config& config, const ParamTable& table, const 
 
 /// Sequences of the largest micro-batch of a rank.
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
+/// Most masked tokens of a training sequence: data.max_masked_per_seq, or with dynamic masks what
+/// the fraction gives of the longest one.
+int64_t masked_per_seq(const DataConfig& data);
 /// Rows for the largest training or evaluation micro-batch.
 BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 

@@ -95,6 +95,7 @@ RunFacts facts_of(const Run& run) {
   RunFacts facts{.world_size = run.world->size(),
                  .max_steps = run.plan.last_step,
                  .first_step = run.state.step,
+                 .masked_per_seq = masked_per_seq(run.config.data),
                  .device = run.session->backend->device().description(),
                  .kernels = run.session->kernels};
   facts.peak_flops_per_second =

@@ -80,6 +80,24 @@ class Resume(EndToEnd):
         self.train(folder, ranks=2, **self.settings())
         self.assert_same_end(self.uninterrupted(2), folder, 7)
 
+    def test_dynamic_masks_are_exact_and_leave_evaluation_alone(self):
+        whole, folder = self.new_folder("whole"), self.new_folder("resumed")
+        settings = self.settings(data__masking="dynamic", data__masked_fraction=0.2,
+                                 data__whole_words="true", mlperf__division="open")
+        self.train(whole, ranks=2, **settings)
+        self.train(folder, ranks=2, **dict(settings, train__max_steps=7))
+        self.train(folder, ranks=2, **settings)
+        self.assert_same_end(whole, folder, 7)
+        stored = steps(self.uninterrupted(2))
+        self.assertTrue(all(s["loss"] != stored[n]["loss"] for n, s in steps(whole).items()))
+        untrained = []
+        for name, masking in (("stored", {}), ("dynamic", settings)):
+            only = self.new_folder(f"evaluated_{name}")
+            self.train(only, ranks=2, **dict(masking, train__max_steps=0))
+            untrained += [(e["mlm_accuracy"], e["mlm_loss"]) for e in records(only, "eval")]
+        self.assertEqual(len(untrained), 2)
+        self.assertEqual(untrained[0], untrained[1])
+
     def test_three_ranks_with_small_buckets_are_exact(self):
         whole, folder = self.new_folder("whole"), self.new_folder("resumed")
         settings = self.settings(optimizer__bucket_mib=0.02)

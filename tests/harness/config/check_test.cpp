@@ -56,6 +56,25 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
             std::string::npos);
 }
 
+TEST(CheckConfig, DynamicMasksAreNotForTheClosedDivisionAndTheirKeysNotForStoredOnes) {
+  const std::string dynamic = "data.masking=dynamic", open = "mlperf.division=open";
+  EXPECT_EQ(contradiction({dynamic}),
+            "data.masking = dynamic trains on other masks than the data of the closed division; "
+            "write mlperf.division: open");
+  EXPECT_EQ(contradiction({dynamic, open, "data.masked_fraction=0.4"}), "no error");
+  EXPECT_EQ(contradiction({dynamic, open, "data.whole_words=true", "data.vocab=v.txt"}),
+            "no error");
+  EXPECT_NE(contradiction({dynamic, open, "data.whole_words=true"}).find("set data.vocab"),
+            std::string::npos);
+  EXPECT_NE(contradiction({dynamic, open, "data.synthetic=true"}).find("data.masking: stored"),
+            std::string::npos);
+  for (const char* needs : {"data.masked_fraction=0.4", "data.whole_words=true"}) {
+    EXPECT_NE(contradiction({needs}).find("write data.masking: dynamic or remove the key"),
+              std::string::npos)
+        << needs;
+  }
+}
+
 TEST(CheckConfig, PortableKernelsDoNotComputeWhatOnlySm90aDoes) {
   const std::string portable = "cuda.kernels=portable";
   for (const char* unable : {"train.precision=fp8", "cuda.attention=persistent",

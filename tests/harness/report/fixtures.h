@@ -58,6 +58,7 @@ inline RunFacts test_facts() {
   facts.world_size = 8;
   facts.parameters = 340'000'000;
   facts.max_steps = 6700;
+  facts.masked_per_seq = 75;
   facts.device = "cpu";
   facts.tensor_names = {"bert/embeddings/word_embeddings", "cls/predictions/output_bias"};
   return facts;

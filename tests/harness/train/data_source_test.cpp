@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "data/format/manifest.h"
 #include "harness/config/keys.h"
 #include "harness/train/run.h"
+#include "harness/train/session.h"
+#include "kernels/base/tests/error_of.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -51,6 +54,49 @@ TEST_F(DataOptions, OfTheTrainingData) {
   config_.data.order = SampleOrder::kWindowed;
   EXPECT_EQ(pipeline_options(config_, 0, 20).exchange, ExchangePadding::kOff);
   EXPECT_EQ(pipeline_options(config_, 0, 20).order, SampleOrder::kWindowed);
+}
+
+const std::vector<std::string> kPieces{"[PAD]", "[UNK]", "[MASK]", "[CLS]", "[SEP]", "the", "##s"};
+
+TEST_F(DataOptions, OfStoredMasks) {
+  EXPECT_FALSE(mask_rule(config_.data).has_value());
+  EXPECT_FALSE(pipeline_options(config_, 0, 1).masks.has_value());
+  EXPECT_EQ(masked_per_seq(config_.data), 9);
+}
+
+TEST_F(DataOptions, OfDynamicMasksFollowFromTheVocabulary) {
+  config_.data.masking = Masking::kDynamic;
+  config_.data.masked_fraction = 0.3;
+  config_.data.vocab = folder_.path("vocab.txt");
+  std::string lines;
+  for (const std::string& piece : kPieces) lines += piece + "\n";
+  write_bytes(config_.data.vocab, lines);
+  MaskRule rule = pipeline_options(config_, 0, 1).masks.value();
+  EXPECT_EQ(rule.fraction, 0.3);
+  EXPECT_EQ(rule.vocab_size, 7);
+  EXPECT_EQ(rule.special,
+            (SpecialTokens{.pad = 0, .unknown = 1, .classify = 3, .separator = 4, .mask = 2}));
+  EXPECT_EQ(rule.continues_word, nullptr);
+  config_.data.whole_words = true;
+  rule = mask_rule(config_.data).value();
+  EXPECT_EQ(*rule.continues_word, (std::vector<bool>{0, 0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(masked_per_seq(config_.data), 19);
+  EXPECT_EQ(eval_options(config_).limits.max_masked_per_seq, 9);
+}
+
+TEST_F(DataOptions, OfDynamicMasksFollowFromTheManifestOrAreRefused) {
+  config_.data.masking = Masking::kDynamic;
+  const auto refusal = [&] { return error_of([&] { mask_rule(config_.data); }, ExitCode::kUsage); };
+  EXPECT_NE(refusal().find("manifest.json is missing; set data.vocab"), std::string::npos);
+  Manifest manifest;
+  manifest.limits.vocab_size = 500;
+  write_manifest(folder_.path("manifest.json"), manifest);
+  EXPECT_NE(refusal().find("manifest.json states none; set data.vocab"), std::string::npos);
+  const SpecialTokens special{.pad = 5, .unknown = 6, .classify = 7, .separator = 8, .mask = 9};
+  manifest.special_ids = special;
+  write_manifest(folder_.path("manifest.json"), manifest);
+  EXPECT_EQ(mask_rule(config_.data)->special, special);
+  EXPECT_EQ(mask_rule(config_.data)->vocab_size, 500);
 }
 
 TEST(DataLimits, AModelHasNoMoreWordsThanShardsMayHave) {

@@ -45,5 +45,19 @@ TEST(BatchCapacity, HoldsTheLargestShareOfTheBatchAndTheEvaluationBatch) {
   EXPECT_EQ(batch_capacity(config, 4).seqs, 9);
 }
 
+TEST(BatchCapacity, OfDynamicMasksFollowsFromTheirFraction) {
+  Config config;
+  config.train.global_batch_seqs = 28;
+  config.data.max_seq_tokens = 32;
+  config.data.max_masked_per_seq = 5;
+  config.data.masking = Masking::kDynamic;
+  config.data.masked_fraction = 0.5;
+  config.eval.batch_seqs = 9;
+  EXPECT_EQ(masked_per_seq(config.data), 16);
+  EXPECT_EQ(batch_capacity(config, 4).masked, 7 * 16);
+  config.data.masked_fraction = 0.1;  // evaluation data have five
+  EXPECT_EQ(batch_capacity(config, 4).masked, 9 * 5);
+}
+
 }  // namespace
 }  // namespace bertha
