@@ -82,7 +82,7 @@ std::vector<Key> make_keys() {
        "Maximum number of masked tokens per sequence in the shards."},
       {"data.masking", at<&D::masking>, Unit::kNone, {},
        "Masks of training samples: those of the shards, or drawn anew in each epoch from train.seed, the same for any number of ranks. dynamic needs the vocabulary, data.vocab, unless manifest.json states its special ids; shards of one pass over the text are then enough. Evaluation data keep the masks of their shards. dynamic not in the closed division."},
-      {"data.masked_fraction", at<&D::masked_fraction>, Unit::kNone, {.low = 0, .high = 1, .low_open = true, .high_open = true},
+      {"data.masked_fraction", at<&D::masked_fraction>, Unit::kNone, {.low = 0, .high = 1, .low_open = true},
        "Share of the tokens of a sequence that dynamic masks choose: 80 % of them become [MASK], 10 % a random word, 10 % stay."},
       {"data.whole_words", at<&D::whole_words>, Unit::kNone, {},
        "Dynamic masks choose whole words: all pieces of a word, by the ## of data.vocab, or none."},
