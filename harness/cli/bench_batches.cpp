@@ -53,7 +53,7 @@ LengthHistogram read_lengths(const std::string& path, World& world) {
 }
 
 BenchModel bench_model(const Config& config) {
-  const Dims dims = make_dims(config.model);
+  const Dims dims = make_dims(config.model, config.data.max_seq_tokens);
   const ParamTable table = make_param_table(dims, config.optimizer.decay_rule);
   return {.hidden = dims.H,
           .heads = dims.A,

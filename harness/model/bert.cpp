@@ -29,7 +29,8 @@ uint32_t site_of(int64_t layer, LayerSite place) {
 BatchRows padded(const BatchRows& capacity, const Device& device) {
   return {.tokens = device.padded_rows(capacity.tokens),
           .seqs = capacity.seqs,
-          .masked = device.padded_rows(capacity.masked)};
+          .masked = device.padded_rows(capacity.masked),
+          .seq_tokens = capacity.seq_tokens};
 }
 
 /// What the model holds in device memory beside its activations, behind them.
@@ -57,7 +58,7 @@ struct Bert::State {
   State(const ModelConfig& model, const ParamTable& param_table, const BatchRows& most,
         ModelParts model_parts)
       : config(model),
-        dims(make_dims(model)),
+        dims(make_dims(model, most.seq_tokens)),
         table(param_table),
         capacity(padded(most, *model_parts.device)),
         parts(model_parts),
@@ -424,7 +425,7 @@ Activation gelu_of(const ModelConfig& config) {
 int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,
                              bool fp8) {
   Arena measure;
-  take_state(measure, make_dims(config), capacity, io, fp8);
+  take_state(measure, make_dims(config, capacity.seq_tokens), capacity, io, fp8);
   return measure.used_bytes();
 }
 

@@ -1,11 +1,23 @@
 #include "harness/model/dims.h"
 
+#include <algorithm>
+
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 
-Dims make_dims(const ModelConfig& config) {
+namespace {
+
+/// All attention kernels take masks whose width is a multiple of 128, and of all positions.
+int64_t mask_width(int64_t positions, int64_t seq_tokens) {
+  const int64_t of_positions = round_up(positions, 32);
+  return seq_tokens == 0 ? of_positions : std::min(of_positions, round_up(seq_tokens, 128));
+}
+
+}  // namespace
+
+Dims make_dims(const ModelConfig& config, int64_t seq_tokens) {
   if (config.hidden % config.heads != 0) {
     fail(ExitCode::kUsage, "model.heads is ", config.heads, ", which does not divide model.hidden ",
          config.hidden, "; choose a number of heads that does.");
@@ -19,7 +31,7 @@ Dims make_dims(const ModelConfig& config) {
       .C = config.vocab_size,
       .V = round_up(config.vocab_size, 8),
       .P = config.max_positions,
-      .S = round_up(config.max_positions, 32),
+      .S = mask_width(config.max_positions, seq_tokens),
       .G = config.segment_types,
   };
 }

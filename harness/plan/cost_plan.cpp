@@ -72,7 +72,8 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   const auto padded_rows = request.on_gpu ? padded_rows_on_gpu : padded_rows_on_cpu;
   const BatchRows rows{.tokens = padded_rows(capacity.tokens),
                        .seqs = capacity.seqs,
-                       .masked = padded_rows(capacity.masked)};
+                       .masked = padded_rows(capacity.masked),
+                       .seq_tokens = capacity.seq_tokens};
   std::vector<MemoryClass> memory{
       {"weights", shards.flat_elements * io_bytes},
       {"gradients", shards.flat_elements * io_bytes},
@@ -174,8 +175,10 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes) {
   const ParamTable table = table_of(request.config);
   const DataConfig& data = request.config.data;
   const auto fits = [&](int64_t seqs) {
-    const BatchRows capacity{
-        .tokens = seqs * data.max_seq_tokens, .seqs = seqs, .masked = seqs * masked_per_seq(data)};
+    const BatchRows capacity{.tokens = seqs * data.max_seq_tokens,
+                             .seqs = seqs,
+                             .masked = seqs * masked_per_seq(data),
+                             .seq_tokens = data.max_seq_tokens};
     return sum_of(memory_of(request, table, capacity)) <= memory_bytes;
   };
   const int64_t global = request.config.train.global_batch_seqs;

@@ -53,7 +53,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
                                               backend->ops(), backend->device(), backend->stream())
                                         : nullptr),
       io(choose_io(run_config, backend->device())),
-      dims(make_dims(run_config.model)),
+      dims(make_dims(run_config.model, run_config.data.max_seq_tokens)),
       kernels(describe_kernels(*this, options)),
       table(make_param_table(dims, run_config.optimizer.decay_rule, run_config.train.nsp_weight)) {
   optimizer =
@@ -127,7 +127,8 @@ BatchRows batch_capacity(const Config& config, int64_t num_ranks) {
   return {.tokens = seqs * config.data.max_seq_tokens,
           .seqs = seqs,
           .masked = std::max(train_seqs * masked_per_seq(config.data),
-                             eval_seqs * config.data.max_masked_per_seq)};
+                             eval_seqs * config.data.max_masked_per_seq),
+          .seq_tokens = config.data.max_seq_tokens};
 }
 
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed) {

@@ -53,7 +53,7 @@ BenchWork work_of(const SyntheticSteps& steps, const SyntheticPlan& plan, int ra
 
 /// The largest micro-batch of any rank, when the number of sequences follows from the lengths.
 BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
-  BatchRows most{.tokens = steps.tokens_per_micro_batch};
+  BatchRows most{.tokens = steps.tokens_per_micro_batch, .seq_tokens = steps.max_seq_tokens};
   for (const SyntheticPlan& plan : plans) {
     for (const std::vector<SyntheticSequence>& bin : plan.bins) {
       int64_t tokens = 0;

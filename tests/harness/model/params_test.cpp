@@ -230,6 +230,10 @@ TEST(Dims, HeadsThatDoNotDivideTheWidthAreAUsageError) {
 }
 
 TEST(Dims, VocabularyIsPaddedToAMultipleOfEight) {
+  EXPECT_EQ(make_dims(ModelConfig{.max_positions = 32767}).S, 32768);
+  EXPECT_EQ(make_dims(ModelConfig{.max_positions = 32767}, 512).S, 512);
+  EXPECT_EQ(make_dims(ModelConfig{.max_positions = 512}, 100).S, 128);
+  EXPECT_EQ(make_dims(ModelConfig{.max_positions = 64}, 33).S, 64);
   EXPECT_EQ(make_dims(ModelConfig{.vocab_size = 8000}).V, 8000);
   EXPECT_EQ(make_dims(ModelConfig{.vocab_size = 8001}).V, 8008);
   EXPECT_EQ(make_dims(ModelConfig{.vocab_size = 8001}).C, 8001);

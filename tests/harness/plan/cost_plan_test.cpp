@@ -129,12 +129,27 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
   EXPECT_EQ(bytes_of(gpu, "GEMM workspace"), int64_t{64} << 20);
   EXPECT_EQ(bytes_of(gpu, "CUDA context, libraries"), int64_t{1} << 30);
   // 300 tokens and 228 masked ones are rounded up: to whole 8s on the CPU, to whole 64s on a GPU.
-  EXPECT_EQ(
-      bytes_of(cpu, "activations and batches"),
-      activation_bytes_for(config.model, {.tokens = 304, .seqs = 3, .masked = 232}, DType::kBF16));
-  EXPECT_EQ(
-      bytes_of(gpu, "activations and batches"),
-      activation_bytes_for(config.model, {.tokens = 320, .seqs = 3, .masked = 256}, DType::kBF16));
+  EXPECT_EQ(bytes_of(cpu, "activations and batches"),
+            activation_bytes_for(config.model,
+                                 {.tokens = 304, .seqs = 3, .masked = 232, .seq_tokens = 100},
+                                 DType::kBF16));
+  EXPECT_EQ(bytes_of(gpu, "activations and batches"),
+            activation_bytes_for(config.model,
+                                 {.tokens = 320, .seqs = 3, .masked = 256, .seq_tokens = 100},
+                                 DType::kBF16));
+}
+
+TEST(CostPlan, PositionsThatNoSequenceReachesCostNoActivations) {
+  Config config = shape("base");
+  const auto activations = [&] {
+    return bytes_of(make_cost_plan({.config = config, .io = DType::kBF16, .on_gpu = true}),
+                    "activations and batches");
+  };
+  const int64_t of_512 = activations();
+  config.model.max_positions = 32767;
+  EXPECT_EQ(activations(), of_512);
+  config.data.max_seq_tokens = 1024;
+  EXPECT_GT(activations(), of_512);
 }
 
 TEST(CostPlan, GpusThatSendCopiesHoldWhatArrives) {
