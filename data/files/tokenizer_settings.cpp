@@ -22,6 +22,19 @@ std::string listed(const TokenizerSettings& settings, const char* quote) {
                 field("tokenize_chinese_chars", settings.tokenize_chinese_chars));
 }
 
+/// Whether a vocabulary has wordpieces that lower-cased text cannot have; [UNK] and its like do not
+/// count.
+bool has_capitals(const std::string& vocabulary) {
+  bool is_special = false;
+  bool begins = true;
+  for (const char c : vocabulary) {
+    if (begins) is_special = c == '[' || c == '<';
+    if (!is_special && c >= 'A' && c <= 'Z') return true;
+    begins = c == '\n';
+  }
+  return false;
+}
+
 /// The names of the three settings in one of the files.
 struct Names {
   const char* lowers;
@@ -73,6 +86,11 @@ TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file) {
   const std::string fast = (fs::path(path).parent_path() / "tokenizer.json").string();
   TokenizerSettings settings;
   std::error_code ignored;  // whoever needs the folder reports it
+  const fs::path folder(folder_or_file);
+  if (fs::is_directory(folder, ignored) && fs::exists(folder / "vocab.txt", ignored) &&
+      has_capitals(read_text_file((folder / "vocab.txt").string()))) {
+    settings = {.do_lower_case = false, .strip_accents = false};
+  }
   if (fs::exists(fast, ignored)) {
     settings = stated_settings(fast, "normalizer",
                                {"lowercase", "strip_accents", "handle_chinese_chars"}, settings);

@@ -25,7 +25,8 @@ std::string to_text(const TokenizerSettings& settings);
 std::string tokenizer_config_path(const std::string& folder_or_file);
 
 /// Reads that file, and for what it does not state tokenizer.json in the same folder. What neither
-/// states is the default of transformers. Error(kData) naming the file and the field.
+/// states is the default of transformers, but for a folder whose vocab.txt has capital letters:
+/// that is a cased model's. Error(kData) naming the file and the field.
 TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file);
 
 /// The text of such a file, for a model of at most max_tokens tokens.

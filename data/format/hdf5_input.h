@@ -42,8 +42,8 @@ class Hdf5Input {
   Hdf5Dataset describe(const std::string& name);
 
   /// Rows [first_row, first_row + num_rows) of a plain dataset; `values` has their exact size. T is
-  /// int8_t for datasets of kI8, int16_t or int32_t for kI16 and kI32, here and below; values that T
-  /// cannot represent become its nearest one.
+  /// int8_t for datasets of kI8, int16_t or int32_t for kI16 and kI32, here and below; values that
+  /// T cannot represent become its nearest one.
   template <class T>
   void read(const std::string& name, int64_t first_row, int64_t num_rows,
             std::vector<T>& values) const;

@@ -37,6 +37,11 @@ Vocabulary::Vocabulary(TokenizerFiles files)
 }
 
 void Vocabulary::index(const std::string& origin, const std::array<std::string, 5>& special_names) {
+  if (wordpieces_.empty()) {
+    fail(ExitCode::kData, origin,
+         ": is empty, want a wordpiece per line; name the vocabulary that the model was trained "
+         "with");
+  }
   if (size() > kMostVocabEntries) {
     fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostVocabEntries,
          "; give a smaller vocabulary");

@@ -40,7 +40,7 @@ class Vocabulary {
   int64_t longest_wordpiece_bytes() const { return longest_wordpiece_bytes_; }
   /// Those of transformers for its folders and files, else the published ones.
   TokenizerRules rules() const { return rules_; }
-  /// Tokens that those rules find in the text itself, longer ones first; none by the published ones.
+  /// Tokens that those rules find in the text itself, longer ones first; none if published.
   const std::vector<AddedToken>& added_tokens() const { return added_tokens_; }
 
   /// The id of a wordpiece at the start of a word, or of `##wordpiece` inside one; -1 when there is

@@ -55,7 +55,8 @@ void write_common_files(const std::string& partial, const TrainingState& state,
   write_new_file(partial + "/" + kState, to_json(state));
   const std::string& vocab = config.data.vocab;
   if (vocab.empty()) return;
-  write_tokenizer_files(vocab, read_tokenizer_settings(vocab), config.model.max_positions, partial);
+  write_tokenizer_files(vocab, read_tokenizer_settings(vocab), config.model.max_positions, false,
+                        partial);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ std::string make_new_folder(const std::string& path);
 void seal_folder(const std::string& partial, const std::string& path,
                  const std::vector<std::string>& known_lines = {});
 
-/// What DONE says of a file: its hash, size and name, "" = the last part of its path, and the end of
-/// the line.
+/// What DONE says of a file: its hash, size and name, "" = the last part of its path, and the end
+/// of the line.
 std::string done_line(const std::string& file, const std::string& name = "");
 
 /// Compares the named files (all when empty) with DONE. Error(kData) names the file and says what

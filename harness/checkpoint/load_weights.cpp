@@ -127,6 +127,13 @@ std::string listed(const std::vector<ModelPart>& parts) {
   return "no " + joined(parts, ", no ", name_of);
 }
 
+void refuse_missing(const WeightPlace& place, const std::vector<ModelPart>& parts) {
+  if (parts.empty()) return;
+  fail(ExitCode::kData, place.path, ": has ", listed(parts),
+       "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start them "
+       "from random weights.");
+}
+
 /// What all names begin with up to a dot, "roberta."; "" = nothing.
 std::string common_first_part(const std::map<std::string, std::string>& names) {
   if (names.empty()) return "";
@@ -181,7 +188,7 @@ std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSou
   const std::string prefix = common_first_part(meanings.names);
   const bool is_bert = std::ranges::any_of(
       meanings.names, [&](const auto& entry) { return known.contains(entry.first); });
-  if (!is_bert) {
+  if (!is_bert && source.naming() == WeightNaming::kHuggingFace) {
     fail(ExitCode::kData, place.path, ": none of its tensors is one of BERT's",
          prefix.empty() ? "" : concat("; all names begin with ", prefix),
          "; this program trains BERT and no other model.");
@@ -279,9 +286,9 @@ void check_weight_tensors(const std::string& path, const ParamTable& table, cons
   const std::unique_ptr<WeightSource> source = open_weights(place);
   const Meanings meanings = MeaningReader(place, *source).read();
   const std::vector<NamedRows> wanted = wanted_tensors(*source, table, dims);
-  std::vector<ModelPart> absent;
-  if (missing_heads == MissingHeads::kFresh) absent = missing_parts(wanted, meanings);
+  const std::vector<ModelPart> absent = missing_parts(wanted, meanings);
   check_tensors(place, *source, meanings, wanted, absent);
+  if (missing_heads == MissingHeads::kRefuse) refuse_missing(place, absent);
 }
 
 void check_initial_weights(const Config& config) {
@@ -317,12 +324,7 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
     loaded.notes.push_back(concat(place.path, ": its names are read without ", source->prefix(),
                                   ", which a wrapper of PyTorch put before each of them"));
   }
-  if (!loaded.fresh.empty() && request.missing_heads == MissingHeads::kRefuse) {
-    fail(ExitCode::kData, place.path, ": has ", listed(loaded.fresh),
-         "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start "
-         "them "
-         "from random weights.");
-  }
+  if (request.missing_heads == MissingHeads::kRefuse) refuse_missing(place, loaded.fresh);
   if (!left_out.empty()) {
     loaded.notes.push_back(concat(place.path, ": left out, as this model has no such heads: ",
                                   joined(left_out | std::views::take(kMostDifferences), ", "),

@@ -111,7 +111,7 @@ void check_fields(const std::string& path, const Json& json) {
 }  // namespace
 
 std::string hugging_face_config(const ModelConfig& config, ModelHeads heads,
-                                const std::string& source) {
+                                const std::string& source, DType dtype) {
   const bool all = heads == ModelHeads::kAll;
   Json json = source.empty() ? Json::object() : parse_json(source);
   const bool keeps_activation =
@@ -122,7 +122,10 @@ std::string hugging_face_config(const ModelConfig& config, ModelHeads heads,
                {"model_type", "bert"},
                {"position_embedding_type", "absolute"},
                {"tie_word_embeddings", true},
-               {"torch_dtype", "float32"}});
+               {"torch_dtype", dtype == DType::kBF16  ? "bfloat16"
+                               : dtype == DType::kF16 ? "float16"
+                                                      : "float32"}});
+  if (json.contains("dtype")) json["dtype"] = json["torch_dtype"];
   Config whole;
   whole.model = config;
   for (const Field& field : kFields) {

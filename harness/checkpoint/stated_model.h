@@ -14,9 +14,9 @@ enum class ModelHeads : uint8_t { kAll, kNone };
 
 /// config.json as Hugging Face's BertConfig reads it: of BertForPreTraining, or without heads of
 /// BertModel. `source` is the config.json of the weights that training started from, "" = none:
-/// its other fields stay, and so do its dropouts, which fine-tuning uses.
+/// its other fields stay, and so do its dropouts, which fine-tuning uses. `dtype`: of the weights.
 std::string hugging_face_config(const ModelConfig& config, ModelHeads heads = ModelHeads::kAll,
-                                const std::string& source = "");
+                                const std::string& source = "", DType dtype = DType::kF32);
 /// That config.json next to weights; "" = none. The path may be gone.
 std::string source_config(const std::string& weights_path);
 

@@ -127,13 +127,20 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
 }
 
 void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& settings,
-                           int64_t max_positions, const std::string& folder) {
-  if (fs::is_directory(vocab)) copy_tokenizer_files(vocab, folder);
-  if (vocab.empty() || fs::exists(tokenizer_config_path(folder))) return;
-  write_new_file(tokenizer_config_path(folder), tokenizer_config(settings, max_positions));
-  if (fs::is_directory(vocab)) return;
-  const bool is_json = vocab.ends_with(".json");
-  write_new_file(folder + (is_json ? "/tokenizer.json" : "/vocab.txt"), read_text_file(vocab));
+                           int64_t max_positions, bool states_defaults, const std::string& folder) {
+  if (vocab.empty()) return;
+  if (fs::is_directory(vocab)) {
+    copy_tokenizer_files(vocab, folder);
+  } else {
+    const bool is_json = vocab.ends_with(".json");
+    write_new_file(folder + (is_json ? "/tokenizer.json" : "/vocab.txt"), read_text_file(vocab));
+  }
+  const std::string config = tokenizer_config_path(folder);
+  const bool is_needed = states_defaults || settings != TokenizerSettings() ||
+                         settings != read_tokenizer_settings(folder);
+  if (is_needed && !fs::exists(config)) {
+    write_new_file(config, tokenizer_config(settings, max_positions));
+  }
 }
 
 void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads,
@@ -147,8 +154,9 @@ void write_weight_folder(const std::string& path, const WeightFolder& folder, Mo
     write_weight_file(partial + "/model.safetensors", names_of(folder, heads), folder.flat.data(),
                       dtype);
     write_new_file(partial + "/config.json",
-                   hugging_face_config(folder.model, heads, folder.source_config));
-    write_tokenizer_files(folder.vocab, folder.tokenizer, folder.model.max_positions, partial);
+                   hugging_face_config(folder.model, heads, folder.source_config, dtype));
+    write_tokenizer_files(folder.vocab, folder.tokenizer, folder.model.max_positions, true,
+                          partial);
     seal_folder(partial, target);
   } catch (const Error&) {
     std::error_code ignored;  // the first error is the one to report

@@ -44,10 +44,11 @@ WeightFolder read_weight_folder(const FolderRequest& request);
 void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads,
                          DType dtype = DType::kF32);
 
-/// The tokenizer's files of a model: copied from a folder, or made from a vocab.txt and the settings
-/// for it. `vocab` is "" for none.
+/// The tokenizer's files of a model: copied from a folder, or made from a vocab.txt and the
+/// settings for it, which are left out if they are the defaults unless `states_defaults`. `vocab`
+/// is "" for none.
 void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& settings,
-                           int64_t max_positions, const std::string& folder);
+                           int64_t max_positions, bool states_defaults, const std::string& folder);
 
 /// Reads everything there is to read and checks it: hashes, checksums, names and shapes against the
 /// config.json beside the weights, finite numbers, and in a checkpoint of ours the optimizer's

@@ -155,7 +155,7 @@ std::string prefix_of(const std::string& path) {
 
 WeightPlace locate_weights(const std::string& path) {
   if (fs::is_directory(path)) return locate_in_folder(path);
-  if (path.ends_with(".safetensors") && fs::exists(path)) {
+  if ((path.ends_with(".safetensors") || path.ends_with(kModelIndex)) && fs::exists(path)) {
     return {.path = path, .folder = folder_of(path)};
   }
   const std::string prefix = prefix_of(path);

@@ -190,7 +190,9 @@ void add_checkpoint_average(CLI::App& checkpoint, Chosen& chosen) {
                       "checkpoints of one model. The other files are those of the first.",
        .examples = {"bertha checkpoint average runs/latest/ckpt/step_00009000 "
                     "runs/latest/ckpt/step_00010000 --output my_bert",
-                    "bertha checkpoint average runs/seed1 runs/seed2 --output my_bert"}});
+                    "bertha checkpoint average runs/seed1 runs/seed2 --output my_bert",
+                    "bertha checkpoint average runs/seed1 runs/seed2 --output my_bert --dtype "
+                    "bf16"}});
   AverageOptions& options = set_action<AverageOptions>(average, chosen, run_average);
   add_text(average, "paths", options.paths, "PATH", "As for `bertha checkpoint export`").required();
   add_text(average, "-o,--output", options.output, "DIR", "Folder to write; must not be there yet")

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/checkpoint/load_weights.h"
 #include "harness/cli/model_defaults.h"
 #include "harness/comm/start_limit.h"
 #include "harness/config/check.h"
@@ -104,6 +105,7 @@ std::string config_message(const CLI::App& command, int num_ranks, BatchRule rul
   try {
     const Config config = load_from_options(command, num_ranks).config;
     check_config(config, rule == BatchRule::kDividesOverRanks ? num_ranks : 0);
+    if (are_there(config.checkpoint.init)) check_initial_weights(config);
     return "config\n" + to_yaml(config);
   } catch (const Error& error) {
     return concat("error\n", static_cast<int>(error.code), '\n', error.what());
@@ -125,9 +127,6 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
       .type_name("KEY=VALUE");
   const bool is_evaluation = shorts == ShortOptions::kEvaluation;
-  if (shorts == ShortOptions::kTraining) {
-    add_repeatable(command, kConfigFile, "YAML file, as with --config").type_name("FILE");
-  }
   if (shorts == ShortOptions::kTraining || is_evaluation) {
     add_repeatable(command, "--data",
                    is_evaluation
@@ -151,6 +150,10 @@ void add_config_options(CLI::App& command, ShortOptions shorts) {
   }
 }
 
+void add_config_file(CLI::App& command) {
+  add_repeatable(command, kConfigFile, "YAML file, as with --config").type_name("FILE");
+}
+
 namespace {
 
 /// What the options of a command line give.
@@ -168,10 +171,16 @@ Given given_by(const CLI::App& command) {
   for (const CLI::Option* option : command.parse_order()) {
     const bool is_file = option->get_name() == kConfigFile;
     const std::string name = option->get_lnames().empty() ? "" : long_name(*option);
-    const ShortOption* const short_option = find_short(name);
+    // A command may have an option of its own under such a name.
+    const ShortOption* const short_option =
+        option->get_group() == kKeyOptionGroup ? find_short(name) : nullptr;
     const bool is_own = is_file || name == "--config" || name == "--set" || name == "--data";
     if (!is_own && short_option == nullptr) continue;
     const std::string value = option->results().at(used[option]++);
+    if (is_file && !std::filesystem::exists(value) && !value.ends_with(".yaml")) {
+      fail(ExitCode::kUsage, "train: unknown argument ", shortened(value),
+           "; see bertha train --help");
+    }
     if (is_file || name == "--config") {
       files.push_back(value);
     } else if (name == "--data") {
@@ -192,8 +201,10 @@ Given given_by(const CLI::App& command) {
     if (!recorded.empty()) {
       files.push_back(recorded);
     } else {
-      overrides.insert(overrides.begin(), {.assignment = "checkpoint.init=" + path,
-                                           .spelled = "--checkpoint " + shortened(path)});
+      const std::string spelled = "--checkpoint " + shortened(path);
+      overrides.insert(overrides.begin(),
+                       {{.assignment = "checkpoint.init=" + path, .spelled = spelled},
+                        {.assignment = "train.target_accuracy=0", .spelled = spelled}});
     }
   }
   return given;

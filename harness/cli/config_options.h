@@ -16,9 +16,12 @@ enum class ShortOptions : uint8_t { kTraining, kEvaluation, kStepBench, kNone };
 /// What help calls the short options. Only theirs may be empty texts: some keys take them.
 inline constexpr const char* kKeyOptionGroup = "Short for --set";
 
-/// Adds --config FILE, --set KEY=VALUE and the short options; for training also a FILE without
-/// --config, and --data DIR.
+/// Adds --config FILE, --set KEY=VALUE and the short options; for training and evaluation
+/// --data DIR.
 void add_config_options(CLI::App& command, ShortOptions shorts);
+
+/// Adds FILE as another way to write --config FILE.
+void add_config_file(CLI::App& command);
 
 /// The configuration that the parsed options of `command` ask for; the last one written wins.
 /// Files that it names complete it, for that many ranks (complete_from_files()).

@@ -20,9 +20,6 @@ struct VocabCommand {
 
 int run_vocab(VocabCommand command, const CommandContext& context) {
   // Fails before the work if the file cannot be created.
-  const std::filesystem::path folder = std::filesystem::path(command.output).parent_path();
-  std::error_code ignored;
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   { const NewFile probe(command.output); }
   command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =

@@ -68,6 +68,8 @@ class TextModel {
   /// Blocks: the host.
   MaskLogits run(const TokenizedLine& line);
 
+  /// Of a line: memory for all positions of a long table would be far more than texts need.
+  int64_t most_tokens() const { return std::min<int64_t>(folder_.model.max_positions, 4096); }
   const ModelConfig& model() const { return folder_.model; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
   /// Whether the weights contain the masked-token head; it is random otherwise.
@@ -121,13 +123,12 @@ TextModel::TextModel(const FillOptions& options, World& world)
       folder_(folder_for(options.request)),
       vocabulary_(Vocabulary::load(folder_.vocab)),
       tokenizer_(vocabulary_, folder_.tokenizer),
-      bert_(
-          folder_.model, folder_.table,
-          {.tokens = folder_.model.max_positions, .seqs = 1, .masked = folder_.model.max_positions},
-          {.device = &backend_->device(),
-           .stream = &backend_->stream(),
-           .ops = &backend_->ops(),
-           .io = options.io()}) {
+      bert_(folder_.model, folder_.table,
+            {.tokens = most_tokens(), .seqs = 1, .masked = most_tokens()},
+            {.device = &backend_->device(),
+             .stream = &backend_->stream(),
+             .ops = &backend_->ops(),
+             .io = options.io()}) {
   bind_weights(options.io());
 }
 
@@ -167,9 +168,9 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
   line.segments.assign(line.ids.size(), 0);
   if (tab != std::string::npos) append_sentence(text.substr(tab + 1), line.ids);
   line.segments.resize(line.ids.size(), 1);
-  if (std::ssize(line.ids) > model().max_positions) {
+  if (std::ssize(line.ids) > most_tokens()) {
     fail(ExitCode::kData, place, " has ", line.ids.size(), " tokens, and the model takes ",
-         model().max_positions, "; split it.");
+         most_tokens(), "; split it.");
   }
   for (size_t i = 0; i < line.ids.size(); ++i) {
     if (line.ids[i] == vocabulary_.special().mask) line.masked.push_back(static_cast<int16_t>(i));

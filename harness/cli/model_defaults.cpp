@@ -137,6 +137,7 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
   }
   if (!defaults.is_set("train.max_steps")) defaults.set_number("train.max_epochs", kEpochs);
   defaults.set("train.target_accuracy", "0");
+  if (!config.data.synthetic) defaults.set("data.masking", "dynamic");
   defaults.set("log.run_name", config.model.name);
   const std::optional<Manifest> manifest =
       fs::exists(config.data.train) ? find_manifest(config.data.train) : std::nullopt;
@@ -175,6 +176,10 @@ void take_epochs(LoadedConfig& loaded) {
 
 }  // namespace
 
+bool are_there(const std::string& weights) {
+  return fs::exists(weights) || fs::exists(weights + ".index");
+}
+
 bool has_next_sentence_head(const std::string& weights) {
   const auto source = open_weights(locate_weights(weights));
   return std::ranges::any_of(source->tensors(), [](const auto& entry) {
@@ -185,8 +190,7 @@ bool has_next_sentence_head(const std::string& weights) {
 
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks) {
   const std::string init = loaded.config.checkpoint.init;
-  const bool is_there = fs::exists(init) || fs::exists(init + ".index");
-  const bool has_model = !init.empty() && (is_there || adapts);
+  const bool has_model = are_there(init) || (adapts && !init.empty());
   if (has_model) take_model(loaded);
   if (adapts) take_adaptation(loaded, num_ranks);
   if (has_model) fit_lengths(loaded);

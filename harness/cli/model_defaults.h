@@ -19,6 +19,9 @@ namespace bertha {
 ///           model that are set to another shape.
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks);
 
+/// Whether there is anything at a path as in locate_weights().
+bool are_there(const std::string& weights);
+
 /// Whether weights, as in locate_weights(), have a head for the next sentence.
 bool has_next_sentence_head(const std::string& weights);
 

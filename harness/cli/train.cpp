@@ -39,6 +39,7 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
            "mpirun -np 8 bertha train --config configs/mlperf_closed_8gpu_448.yaml --seed 7",
            "bertha train configs/quickstart.yaml --set train.max_steps=100"}});
   add_config_options(train, ShortOptions::kTraining);
+  add_config_file(train);
   set_action(train, chosen, [&train](CommandContext& context) {
     const Config config = config_for_ranks(train, *context.world, BatchRule::kDividesOverRanks);
     if (context.world->rank() == 0) {

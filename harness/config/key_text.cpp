@@ -76,6 +76,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"max_length", "data.max_seq_tokens"},
     {"max_seq_length", "data.max_seq_tokens"},
     {"block_size", "data.max_seq_tokens"},
+    {"mlm_probability", "data.masked_fraction"},
     {"train_file", "data.train"},
     {"validation_file", "data.eval"},
     {"model_name_or_path", "checkpoint.init"},

@@ -53,7 +53,7 @@ std::vector<Key> make_keys() {
        "Width between the two feed-forward GEMMs; a multiple of 8."},
       {"model.vocab_size", at<&M::vocab_size>, Unit::kTokens, {8, 1'000'000},
        "Entries of the vocabulary or more; padded inside to a multiple of 8."},
-      {"model.max_positions", at<&M::max_positions>, Unit::kTokens, {8, 32767},
+      {"model.max_positions", at<&M::max_positions>, Unit::kTokens, {8, 1 << 20},
        "Rows of the position table: the longest possible sequence."},
       {"model.segment_types", at<&M::segment_types>, Unit::kNone, {2, 127},
        "Segment ids: 0 for the first sentence, 1 for the second."},

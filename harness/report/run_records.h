@@ -77,6 +77,7 @@ struct RunFacts {
   int64_t max_steps = 0;             // of the plan, by train.max_samples too
   int64_t first_step = 0;            // resumed from here
   int64_t masked_per_seq = 0;        // most masked tokens of a training sequence
+  bool has_random_head = false;      // for masked tokens, although weights were read
   double peak_flops_per_second = 0;  // of all devices, for the utilization; 0 = not known
   std::string device = {};
   KernelFacts kernels = {};

@@ -29,7 +29,8 @@ class FileReporter final : public Reporter {
 
   void init_stop(const RunFacts& facts) override {
     facts_ = facts;
-    checks_ = CurveChecks(config_.model.vocab_size, facts.first_step, config_.checkpoint.init);
+    checks_ = CurveChecks(config_.model.vocab_size, facts.first_step,
+                          facts.has_random_head ? "" : config_.checkpoint.init);
     mlperf_->init_stop(config_, facts);
     metrics_->run(config_, facts);
     log_line(LogLevel::kInfo, start_line(config_, facts));

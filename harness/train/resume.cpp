@@ -10,6 +10,8 @@
 #include "data/files/hashing.h"
 #include "data/files/new_file.h"
 #include "data/files/text_file.h"
+#include "data/prepare/tokenizer_files.h"
+#include "data/prepare/vocabulary.h"
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
@@ -116,9 +118,10 @@ std::string evaluation_change(const DataPosition& saved, const DataPosition& con
 /// Error(kData) when the words of the run's checkpoints would change.
 void check_same_vocabulary(const Config& config, const std::string& checkpoint) {
   const std::string& path = config.data.vocab;
-  const std::string kept = checkpoint + "/vocab.txt";
-  if (path.empty() || !fs::exists(kept)) return;
-  const std::string found = sha256_of_file(path), wanted = sha256_of_file(kept);
+  const bool is_folder = fs::is_directory(path);
+  const std::string kept = is_folder ? checkpoint : checkpoint + "/vocab.txt";
+  if (path.empty() || !(is_folder ? has_tokenizer_files(kept) : fs::exists(kept))) return;
+  const std::string found = vocabulary_sha256(path), wanted = vocabulary_sha256(kept);
   if (found == wanted) return;
   fail(ExitCode::kData, path, ": has the SHA-256 ", found, ", and ", kept, ", which the run was ",
        "trained with, has ", wanted, "; set data.vocab to a copy of that one to go on, or ",

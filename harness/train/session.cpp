@@ -94,6 +94,7 @@ void Session::initialize_weights() {
   });
   if (from_file) world->broadcast_bytes(std::as_writable_bytes(std::span(first.flat)), 0);
   for (const std::string& note : first.notes) log_line(LogLevel::kWarning, note);
+  has_random_head = first.has_random_head;
   optimizer->set_weights(first.flat.data());
 }
 
@@ -104,8 +105,10 @@ FirstWeights first_weights(const Config& config, const ParamTable& table, const 
     initialize(table, dims, config.model.init_stddev, static_cast<uint64_t>(config.train.seed),
                first.flat.data());
   } else {
-    first.notes =
-        load_weights(weight_request(config), config.model, table, first.flat.data()).notes;
+    const LoadedWeights loaded =
+        load_weights(weight_request(config), config.model, table, first.flat.data());
+    first.notes = loaded.notes;
+    first.has_random_head = std::ranges::count(loaded.fresh, ModelPart::kMaskedTokenHead) > 0;
   }
   return first;
 }

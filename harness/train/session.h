@@ -55,12 +55,14 @@ struct Session {
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;
+  bool has_random_head = false;  // on the first rank; of initialize_weights()
 };
 
 /// The weights a run begins with: those of checkpoint.init, or fresh ones from the seed.
 struct FirstWeights {
   std::vector<float> flat;         // [table.elements]
   std::vector<std::string> notes;  // what the user should know of them
+  bool has_random_head = false;    // for masked tokens
 };
 FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims);
 

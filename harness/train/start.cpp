@@ -96,6 +96,7 @@ RunFacts facts_of(const Run& run) {
                  .max_steps = run.plan.last_step,
                  .first_step = run.state.step,
                  .masked_per_seq = masked_per_seq(run.config.data),
+                 .has_random_head = run.session->has_random_head,
                  .device = run.session->backend->device().description(),
                  .kernels = run.session->kernels};
   facts.peak_flops_per_second =

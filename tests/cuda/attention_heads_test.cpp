@@ -23,11 +23,12 @@ INSTANTIATE_TEST_SUITE_P(Kernels, CudaAttentionHeads,
 /// Heads of fewer columns than tiles, those that are copied (12, 26) among them; with and without
 /// dropout, into dbias or on top of it.
 TEST_P(CudaAttentionHeads, MatchF64) {
-  for (const int64_t head_size : {8, 12, 16, 24, 26, 32, 40, 56}) {
+  for (const int64_t head_size : {8, 12, 24, 26, 32, 40, 56}) {
     for (const DType dtype : dtypes(GetParam())) {
       for (const float probability : {0.0f, 0.1f}) {
+        const int64_t longest = head_size == 26 ? 511 : 150;  // the reference takes its square
         expect_matches_reference(
-            GetParam(), {.lengths = {0, 511, 1, 7, 33, 257, 129, 0, 64},
+            GetParam(), {.lengths = {0, longest, 1, 7, 33, 129, 0, 64},
                          .padding = 13,
                          .heads = 3,
                          .head_size = head_size,
@@ -64,8 +65,9 @@ TEST(CudaAutoAttention, WideHeadsMatchF64) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (const int64_t head_size : {65, 72, 96, 100, 128}) {
       for (const float probability : {0.0f, 0.1f}) {
+        const int64_t longest = head_size == 96 ? 511 : 150;
         expect_matches_reference(
-            Variant::kAuto, {.lengths = {0, 511, 1, 7, 33, 257, 129, 0, 64},
+            Variant::kAuto, {.lengths = {0, longest, 1, 7, 33, 129, 0, 64},
                              .padding = 13,
                              .heads = 3,
                              .head_size = head_size,
@@ -89,6 +91,7 @@ TEST(CudaAutoAttention, WideHeadsOfManySequencesMatchF64) {
     lengths.back() = seqs % 2 == 1 ? 65 : 0;
     expect_matches_reference(Variant::kAuto, {.lengths = lengths,
                                               .padding = 70,
+                                              .heads = 1,
                                               .head_size = 72,
                                               .probability = 0.1f,
                                               .accumulate = Accumulate::kNo});

@@ -39,7 +39,8 @@ class Adapt(EndToEnd):
         # A cased model of 16 wide as transformers would save it: weights by this program, the text side by
         # transformers.
         tokenizer = json.loads((FOLDERS / "cased" / "tokenizer.json").read_text())
-        cls.rows = 1 + max(token["id"] for token in tokenizer["added_tokens"])
+        # More rows than entries, as in padded tables.
+        cls.rows = 16 + max(token["id"] for token in tokenizer["added_tokens"])
         run_folder = cls.new_folder("random")
         sets = {"model.layers": 2, "model.hidden": 16, "model.heads": 2, "model.feed_forward": 32,
                 "model.vocab_size": cls.rows, "model.max_positions": 64, "data.max_seq_tokens": 64,
@@ -77,9 +78,9 @@ class Adapt(EndToEnd):
         output, exported = self.new_folder("adapted"), self.new_folder("exported")
         trained = must("train", "--model", self.model, "--data", shards, "--output", output, "--epochs", 1,
                        "--set", "train.global_batch_seqs=16")
-        self.assertIn("tiny-cased, ", trained.err)
+        self.assertIn(f"{self.model.name}, ", trained.err)
         settings = must("config", "show", "--model", self.model, "--data", shards).out
-        for key, value in {"hidden": "16", "name": '"tiny-cased"', "gelu": '"erf"', "hidden_dropout": "0.2",
+        for key, value in {"hidden": "16", "name": f'"{self.model.name}"', "gelu": '"erf"', "hidden_dropout": "0.2",
                            "max_epochs": "3", "division": '"open"'}.items():
             self.assertRegex(settings, rf"\n  {key}: {re.escape(value)} ")
         self.assertRegex(settings, r'\n  name: "adamw" ')

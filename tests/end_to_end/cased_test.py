@@ -59,6 +59,8 @@ class Cased(EndToEnd):
         bare = self.new_folder("bare")
         shutil.copytree(exported, bare)
         (bare / CONFIG).unlink()
+        self.assertTrue(self.tells_case(bare))  # its vocabulary has capitals
+        (bare / CONFIG).write_text('{"do_lower_case": true}')
         self.assertFalse(self.tells_case(bare))
         again, done = self.export(bare, "--vocab", self.data.vocab)
         self.assertEqual((again / CONFIG).read_bytes(), (exported / CONFIG).read_bytes())
@@ -71,7 +73,7 @@ class Cased(EndToEnd):
         shutil.copytree(self.checkpoint, bare)
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"THE"]
         (bare / "vocab.txt").write_text("\n".join(words) + "\n")
-        for config, warns in ((CASED, False), ({}, True)):
+        for config, warns in ((CASED, False), ({}, False), ({"do_lower_case": True}, True)):
             (bare / CONFIG).write_text(json.dumps(config))
             done = bertha("fill", "--checkpoint", bare, "T H E T H E [MASK]")
             self.assertEqual("are [UNK]" in done.err, warns, done)

@@ -32,7 +32,7 @@ class OldRun(EndToEnd):
         place = self.unpack()
         done = self.go_on(place, 2)
         self.assertEqual(done.code, 0, done)
-        self.assertEqual(done.err.count("log.plots does nothing any more"), 1, done)
+        self.assertEqual(done.err.count("log.plots is gone"), 1, done)
         self.assertEqual([r["first_step"] for r in records(place / "run", "run")], [0, STOPPED])
         self.assert_same_steps(place / "uninterrupted", place / "run", LAST)
         self.assertIn(f"step_{LAST:08d}", checkpoints(place / "run"))

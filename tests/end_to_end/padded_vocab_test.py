@@ -116,7 +116,7 @@ class MoreRowsThanEntries(EndToEnd):
             vocab.write("".join(f"more{i}\n" for i in range(12)))
         for words in (("fill", "--checkpoint", exported, "the [MASK]"),
                       ("checkpoint", "export", exported, "--output", self.new_folder())):
-            self.assert_failure(bertha(*words), 4, exported / "vocab.txt", rows + 1, rows)
+            self.assert_failure(bertha(*words), 4, exported, rows + 1, rows)
 
 
 if __name__ == "__main__":

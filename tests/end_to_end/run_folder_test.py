@@ -13,7 +13,8 @@ class RunFolder(EndToEnd):
     def setUpClass(cls):
         super().setUpClass()
         cls.folder = cls.new_folder()
-        cls.done = cls().train(cls.folder, ranks=2, train__target_accuracy=cls.TARGET,
+        cls.done = cls().train(cls.folder, ranks=2, mlperf__division="closed",
+                               train__target_accuracy=cls.TARGET,
                                train__max_steps=200, optimizer__schedule_steps=400,
                                optimizer__warmup_steps=5, optimizer__base_learning_rate=0.02)
         cls.last = max(steps(cls.folder))

@@ -282,19 +282,21 @@ class Weights(EndToEnd):
         self.assertEqual(records(folder, "eval")[0]["mlm_accuracy"],
                          records(self.run_folder, "eval")[-1]["mlm_accuracy"])
         done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
-                                                 checkpoint__init=exported))
+                                                 checkpoint__init=exported, model__gelu="tanh"))
         self.assert_failure(done, 4, "model.gelu is tanh", "states erf", "init_differences")
 
-    def test_missing_heads_are_started_afresh_when_asked_for(self):
+    def test_missing_heads_are_started_afresh_unless_that_is_refused(self):
         bare = self.new_folder("bare")
         must("checkpoint", "export", self.good, "--output", bare, "--encoder-only")
         config = {"checkpoint__init": bare, "model__gelu": "erf", "train__max_steps": 1}
-        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(), **config))
+        done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
+                                                 checkpoint__init_missing_heads="refuse", **config))
         self.assert_failure(done, 4, "no masked-token head, no sentence head",
                             "checkpoint.init_missing_heads to fresh")
         folder = self.new_folder()
-        done = self.train(folder, ranks=2, checkpoint__init_missing_heads="fresh", **config)
+        done = self.train(folder, ranks=2, **config)
         self.assertEqual(len(re.findall("started from random weights", done.err)), 1, done)
+        self.assertNotIn("checkpoint not loaded", done.err)
         self.assertEqual(checkpoints(folder), ["step_00000001"])
 
     def test_verify_finds_what_is_wrong(self):

@@ -101,7 +101,7 @@ void read_heap_bytes(const std::string& bytes) {
       scratch_file("heap", std::string_view(bytes).substr(1 + descriptor_bytes));
   GlobalHeapReader heap(path, asked % 2 == 0 ? 0 : 512);  // without and with a user block
   for (const int64_t length : heap.read_lengths("input_ids", descriptors)) use(length);
-  use(std::ssize(heap.read_rows<int8_t>("input_ids", descriptors, 0, num_rows / 2).values));
+  use(std::ssize(heap.read_rows<int8_t, int8_t>("input_ids", descriptors, 0, num_rows / 2).values));
   use(std::ssize(heap.read_rows<TokenId, int16_t>("input_ids", descriptors, num_rows / 2,
                                                   num_rows - num_rows / 2)
                      .values));

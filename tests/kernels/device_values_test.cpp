@@ -38,14 +38,20 @@ TEST(DeviceValues, KeptBitsAreThoseOfTheHostBitForBit) {
 }
 
 TEST(DeviceValues, LearningRatesAreThoseOfTheHost) {
-  const LrSchedule schedule{
+  LrSchedule schedule{
       .base = 1.5e-3, .warmup_steps = 100, .start_step = -25, .total_steps = 1271, .degree = 1.5};
-  const std::vector<double> rates = device_learning_rates(schedule, 1300);
-  for (int64_t t = 0; t < 1300; ++t) {
-    // pow on the device is within two units in the last place.
-    const double want = scheduled_learning_rate(schedule, t);
-    ASSERT_NEAR(rates[static_cast<size_t>(t)], want, 8 * tolerance::kRoundF64 * want)
-        << "t = " << t;
+  using Decay = LrSchedule::Decay;
+  for (const Decay decay : {Decay::kPolynomial, Decay::kCosine, Decay::kTail}) {
+    schedule.decay = decay;
+    schedule.tail_steps = 300;
+    schedule.floor = decay == Decay::kPolynomial ? 0 : 0.1;
+    const std::vector<double> rates = device_learning_rates(schedule, 1300);
+    for (int64_t t = 0; t < 1300; ++t) {
+      // pow and cos on the device are within two units in the last place.
+      const double want = scheduled_learning_rate(schedule, t);
+      ASSERT_NEAR(rates[static_cast<size_t>(t)], want, 8 * tolerance::kRoundF64 * want)
+          << "t = " << t;
+    }
   }
 }
 

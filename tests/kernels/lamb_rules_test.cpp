@@ -61,6 +61,30 @@ TEST(LrSchedule, DegreeIsThePowerOfTheDecay) {
   expect_rates(rates({.base = 1, .total_steps = 4, .degree = 0.5}, 1 + 1), {1, 0.8660254});
 }
 
+TEST(LrSchedule, CosineFallsFromTheEndOfTheWarmUp) {
+  constexpr auto kCosine = LrSchedule::Decay::kCosine;
+  expect_rates(rates({.base = 2, .total_steps = 4, .decay = kCosine}, 6),
+               {2, 1 + std::sqrt(0.5), 1, 1 - std::sqrt(0.5), 0, 0});
+  expect_rates(rates({.base = 2, .warmup_steps = 2, .total_steps = 6, .decay = kCosine}, 7),
+               {0, 1, 2, 1 + std::sqrt(0.5), 1, 1 - std::sqrt(0.5), 0});
+}
+
+TEST(LrSchedule, ATailFallsLinearlyAtTheEndAlone) {
+  constexpr auto kTail = LrSchedule::Decay::kTail;
+  expect_rates(rates({.base = 1, .total_steps = 6, .decay = kTail, .tail_steps = 2}, 7),
+               {1, 1, 1, 1, 1, 0.5, 0});
+  constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+  expect_rates(rates({.base = 1, .warmup_steps = 2, .total_steps = kEndless, .decay = kTail}, 4),
+               {0, 0.5, 1, 1});
+}
+
+TEST(LrSchedule, TheFloorIsWhereEveryDecayEnds) {
+  for (const auto decay : {LrSchedule::Decay::kPolynomial, LrSchedule::Decay::kCosine}) {
+    expect_rates(rates({.base = 2, .total_steps = 2, .decay = decay, .floor = 0.1}, 4),
+                 {2, 1.1, 0.2, 0.2});
+  }
+}
+
 TEST(LossScale, HalvesAtEverySkipDownToTheMinimum) {
   LambState state{.loss_scale = 8.0f};
   LambPrepareRules rules = kDynamic;

@@ -51,5 +51,17 @@ TEST(TokenizerSettings, WhatIsNoSettingIsRefusedByFileAndField) {
   }
 }
 
+TEST(TokenizerSettings, AFolderThatStatesNothingIsCasedIfItsVocabularyHasCapitals) {
+  const TempFolder folder;
+  const std::string file = folder.write("vocab.txt", "[PAD]\n[UNK]\nthe\n##ing\n");
+  EXPECT_TRUE(read_tokenizer_settings(folder.path()).do_lower_case);
+  folder.write("vocab.txt", "[PAD]\n[UNK]\nthe\n##G\n");
+  EXPECT_FALSE(read_tokenizer_settings(folder.path()).do_lower_case);
+  EXPECT_FALSE(read_tokenizer_settings(folder.path()).strip_accents);
+  EXPECT_TRUE(read_tokenizer_settings(file).do_lower_case) << "a bare file is read as published";
+  folder.write("tokenizer_config.json", R"({"do_lower_case": true})");
+  EXPECT_TRUE(read_tokenizer_settings(folder.path()).do_lower_case);
+}
+
 }  // namespace
 }  // namespace bertha

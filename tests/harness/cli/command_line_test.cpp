@@ -137,7 +137,7 @@ TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
   EXPECT_EQ(train.code, 2);
   EXPECT_EQ(train.err, "bertha: error: data.train is not set" + cure.substr(0, cure.size() - 1) +
                            "; data.synthetic=true trains on made-up data\n");
-  const auto eval = run_line("eval --checkpoint " + source, folder.path(""));
+  const auto eval = run_line("eval --checkpoint not_there", folder.path(""));
   EXPECT_EQ(eval.code, 2);
   EXPECT_EQ(eval.err, "bertha: error: data.eval is not set" + cure);
   const auto quickstart =
@@ -239,7 +239,7 @@ TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
   EXPECT_EQ(plan("--gpu-memory 1GB").code, 6);
   const Ran folder = plan("--set data.vocab=/usr");
   EXPECT_EQ(folder.code, 4);
-  EXPECT_THAT(folder.out, HasSubstr("data.vocab: /usr is a folder, want a file"));
+  EXPECT_THAT(folder.out, HasSubstr("data.vocab: /usr: has neither vocab.txt nor tokenizer.json"));
   const Ran no_unit = plan("--gpu-memory 24");
   EXPECT_THAT(no_unit.err, HasSubstr("--gpu-memory: found \"24\", want a size such as 141GB"));
   EXPECT_THAT(no_unit.out, IsEmpty());

@@ -88,9 +88,9 @@ TEST(Parse, TheNameOfAnotherCommandBehindOneIsNoCommand) {
 TEST(Parse, WordsInFrontOfACommandAreNotItsOwn) {
   EXPECT_EQ(outcome({"zebra", "train"}).error, "unknown command zebra; see bertha --help");
   EXPECT_EQ(outcome({"--seed=3", "train"}).error,
-            "unknown option --seed; it belongs behind bertha train");
+            "unknown option --seed; put it after bertha train");
   EXPECT_EQ(outcome({"data", "--threads", "2", "verify", "x"}).error,
-            "data: unknown option --threads; it belongs behind bertha data verify");
+            "data: unknown option --threads; put it after bertha data verify");
   EXPECT_EQ(outcome({"-q", "train"}).command, "train");
   EXPECT_EQ(outcome({"data", "-q", "verify", "x"}).command, "data verify");
 }

@@ -58,7 +58,7 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
 
 TEST(CheckConfig, DynamicMasksAreNotForTheClosedDivisionAndTheirKeysNotForStoredOnes) {
   const std::string dynamic = "data.masking=dynamic", open = "mlperf.division=open";
-  EXPECT_EQ(contradiction({dynamic}),
+  EXPECT_EQ(contradiction({dynamic, "mlperf.division=closed"}),
             "data.masking = dynamic trains on other masks than the data of the closed division; "
             "write mlperf.division: open");
   EXPECT_EQ(contradiction({dynamic, open, "data.masked_fraction=0.4"}), "no error");

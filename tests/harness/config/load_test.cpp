@@ -385,10 +385,32 @@ TEST(Load, ARetiredKeyIsAWarningAndNothingElse) {
   EXPECT_EQ(loaded.config.log.run_name, "a");
   ASSERT_EQ(log.lines.size(), 2u);
   EXPECT_EQ(log.lines[0].level, LogLevel::kWarning);
-  EXPECT_THAT(log.lines[0].text, testing::EndsWith("old.yaml:1:7: log.plots does nothing any more: "
+  EXPECT_THAT(log.lines[0].text, testing::EndsWith("old.yaml:1:7: log.plots is gone: "
                                                    "bertha-tools plot draws the curves of a run"));
-  EXPECT_THAT(log.lines[1].text,
-              testing::StartsWith("--set log.plots=true: log.plots does nothing"));
+  EXPECT_THAT(log.lines[1].text, testing::StartsWith("--set log.plots=true: log.plots is gone"));
+}
+
+TEST(Load, TheTrustRatioOfEarlierVersionsChoosesTheOptimizer) {
+  const TempFolder folder;
+  const CapturedLog log;
+  const std::string file = folder.write("old.yaml", "optimizer: {trust_ratio: false}\n");
+  const OptimizerConfig optimizer = load_config({file}, {}).config.optimizer;
+  EXPECT_EQ(optimizer.name, OptimizerName::kAdamw);
+  EXPECT_EQ(optimizer.base_learning_rate, kAdamwLearningRate);
+  EXPECT_EQ(log.lines.size(), 1u);
+  const std::string back = "optimizer.trust_ratio=true";
+  EXPECT_EQ(load_config({file}, {{back, "--set " + back}}).config.optimizer.name,
+            OptimizerName::kLamb);
+  EXPECT_THAT(error_of(folder, {}, {"optimizer.trust_ratio=perhaps"}),
+              HasSubstr("want true or false"));
+}
+
+TEST(Load, AnOptimizerHasALearningRateOfItsOwnUnlessOneIsSet) {
+  EXPECT_EQ(load_config({}, {}).config.optimizer.base_learning_rate, 4.25e-4);
+  const Override adamw{"optimizer.name=adamw", "--set optimizer.name=adamw"};
+  EXPECT_EQ(load_config({}, {adamw}).config.optimizer.base_learning_rate, kAdamwLearningRate);
+  const Override rate{"optimizer.base_learning_rate=2e-5", "--lr 2e-5"};
+  EXPECT_EQ(load_config({}, {rate, adamw}).config.optimizer.base_learning_rate, 2e-5);
 }
 
 }  // namespace

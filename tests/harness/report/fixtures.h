@@ -34,6 +34,7 @@ inline Config test_config() {
   config.optimizer.warmup_steps = 100;
   config.optimizer.start_warmup_step = -25;
   config.optimizer.schedule_steps = 7100;
+  config.mlperf.division = Division::kClosed;
   config.optimizer.decay_degree = 1.5;
   config.optimizer.beta_1 = 0.83;
   config.optimizer.beta_2 = 0.925;
