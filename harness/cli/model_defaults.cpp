@@ -71,11 +71,16 @@ bool shapes_tensors(const std::string& path) {
   return kShapes.contains(path);
 }
 
-void take_model(LoadedConfig& loaded) {
+void take_model(LoadedConfig& loaded, bool adapts) {
   const std::string init = loaded.config.checkpoint.init;
   const std::optional<StatedModel> stated = find_stated_model(init);
   const std::string folder = locate_weights(init).folder;
   if (has_tokenizer_files(folder)) Defaults(loaded, folder).set("data.vocab", folder);
+  if (!stated && adapts) {
+    fail(ExitCode::kData, init,
+         ": has no config.json, which states the model's shape; copy it here "
+         "from where the weights come from");
+  }
   if (!stated) return;
   Config whole;
   whole.model = stated->model;
@@ -136,6 +141,7 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
     defaults.set_number("optimizer.base_learning_rate", kAdamwLearningRate);
   }
   if (!defaults.is_set("train.max_steps")) defaults.set_number("train.max_epochs", kEpochs);
+  defaults.set("optimizer.schedule", std::string(word_of(Schedule::kLinear)));
   defaults.set("train.target_accuracy", "0");
   if (!config.data.synthetic) defaults.set("data.masking", "dynamic");
   defaults.set("log.run_name", config.model.name);
@@ -191,7 +197,7 @@ bool has_next_sentence_head(const std::string& weights) {
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks) {
   const std::string init = loaded.config.checkpoint.init;
   const bool has_model = are_there(init) || (adapts && !init.empty());
-  if (has_model) take_model(loaded);
+  if (has_model) take_model(loaded, adapts);
   if (adapts) take_adaptation(loaded, num_ranks);
   if (has_model) fit_lengths(loaded);
   if (loaded.config.train.max_epochs > 0) take_epochs(loaded);

@@ -183,9 +183,7 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
         concat("optimizer.name = ", word_of(optimizer.name),
                " is not the optimizer of the closed division; write mlperf.division: open"));
   }
-  const bool is_published =
-      optimizer.schedule == Schedule::kPolynomial || optimizer.schedule == Schedule::kLinear;
-  if (!is_published || optimizer.final_fraction > 0) {
+  if (optimizer.schedule != Schedule::kPolynomial || optimizer.final_fraction > 0) {
     errors.push_back(
         "optimizer.schedule and optimizer.final_fraction are not those of the closed division, "
         "whose learning rate falls to zero by a power; write mlperf.division: open");

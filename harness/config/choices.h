@@ -51,8 +51,8 @@ constexpr auto words(OptimizerName) { return make_words("lamb", "adamw"); }
 
 /// How the learning rate goes from optimizer.base_learning_rate to its end.
 enum class Schedule : uint8_t {
-  kPolynomial,  // the published one
-  kLinear,      // polynomial of degree 1
+  kPolynomial,  // the published one, which the warm-up does not shift
+  kLinear,      // from the end of the warm-up
   kCosine,
   kConstant,
   kWsd,  // warm-up, stable, decay: constant, then linear over optimizer.decay_steps

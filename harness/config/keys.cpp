@@ -153,7 +153,7 @@ std::vector<Key> make_keys() {
       {"optimizer.schedule_steps", at<&O::schedule_steps>, Unit::kSteps, kFromZero,
        "Step at which the decay ends; 0 = train.max_steps."},
       {"optimizer.schedule", at<&O::schedule>, Unit::kNone, {},
-       "Learning rate after the warm-up. polynomial = (1 - step / schedule_steps)^decay_degree, as published; linear = that with degree 1; cosine = half a period from the end of the warm-up; constant; wsd = constant, then linear over the last optimizer.decay_steps."},
+       "Learning rate after the warm-up. polynomial = (1 - step / schedule_steps)^decay_degree, as published; linear and cosine = from the end of the warm-up on, cosine half a period; constant; wsd = constant, then linear over the last optimizer.decay_steps."},
       {"optimizer.decay_degree", at<&O::decay_degree>, Unit::kNone, {.low = 0, .high = 10, .low_open = true},
        "Power of the polynomial decay."},
       {"optimizer.final_fraction", at<&O::final_fraction>, Unit::kNone, {0, 1},

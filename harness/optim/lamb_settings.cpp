@@ -1,5 +1,6 @@
 #include "harness/optim/lamb_settings.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace bertha {
@@ -24,8 +25,12 @@ LrSchedule learning_rate_schedule(const OptimizerConfig& config, int64_t schedul
     case Schedule::kPolynomial:
       schedule.degree = config.decay_degree;
       break;
-    case Schedule::kLinear:
+    case Schedule::kLinear: {
+      const int64_t warm_step = std::max<int64_t>(schedule.start_step + config.warmup_steps, 0);
+      schedule.decay = LrSchedule::Decay::kTail;
+      schedule.tail_steps = std::max<int64_t>(schedule_steps - warm_step, 1);
       break;
+    }
     case Schedule::kCosine:
       schedule.decay = LrSchedule::Decay::kCosine;
       break;

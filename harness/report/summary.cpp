@@ -52,6 +52,9 @@ std::string next_command(const RunSummary& summary) {
   if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
     return command_after_miss(summary);
   }
+  if (summary.has_initial_weights && summary.target_accuracy <= 0) {
+    return fmt::format("bertha checkpoint export {} --output my_bert", shell_word(summary.run_dir));
+  }
   return fmt::format("bertha eval --config {} --checkpoint {}", shell_word(summary.config),
                      shell_word(summary.checkpoint));
 }

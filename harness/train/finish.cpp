@@ -50,7 +50,8 @@ void print_summary(const Run& run, const Telemetry& telemetry, const RunEnd& end
        .max_steps = run.config.train.max_steps,
        .max_samples = run.config.train.max_samples,
        .schedule_steps = run.plan.schedule_steps,
-       .has_schedule_steps = run.config.optimizer.schedule_steps > 0});
+       .has_schedule_steps = run.config.optimizer.schedule_steps > 0,
+       .has_initial_weights = !run.config.checkpoint.init.empty()});
   std::cout << text << std::flush;
 }
 

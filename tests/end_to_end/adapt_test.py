@@ -79,6 +79,7 @@ class Adapt(EndToEnd):
         trained = must("train", "--model", self.model, "--data", shards, "--output", output, "--epochs", 1,
                        "--set", "train.global_batch_seqs=16")
         self.assertIn(f"{self.model.name}, ", trained.err)
+        self.assertIn(f"bertha checkpoint export {output} --output my_bert", trained.out)
         settings = must("config", "show", "--model", self.model, "--data", shards).out
         for key, value in {"hidden": "16", "name": f'"{self.model.name}"', "gelu": '"erf"', "hidden_dropout": "0.2",
                            "max_epochs": "3", "division": '"open"'}.items():
@@ -149,10 +150,13 @@ class Adapt(EndToEnd):
         self.change_json(relative / "config.json", position_embedding_type="relative_key")
         pickled = self.changed_model("pickled")
         (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+        shapeless = self.changed_model("shapeless")
+        (shapeless / "config.json").unlink()
         wide = self.changed_model("wide")
         self.change_json(wide / "config.json", hidden_size=65536, num_attention_heads=1024)
         for folder, said in {roberta: "states a model of type roberta, want bert",
                              relative: "position_embedding_type is relative_key",
+                             shapeless: "has no config.json, which states the model's shape",
                              pickled: "convert it once with: python3 -c",
                              wide: "is a checkpoint of another model"}.items():
             for words in (["train"], ["config", "check"], ["plan"]):

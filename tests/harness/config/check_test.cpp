@@ -180,7 +180,7 @@ TEST(CheckConfig, TheClosedDivisionHasOneOptimizerScheduleAndLoss) {
   EXPECT_EQ(contradiction({"train.nsp_weight=0.5", closed}),
             "train.nsp_weight = 0.5 is not the loss of the closed division; write mlperf.division: "
             "open");
-  for (const char* other : {"optimizer.schedule=cosine", "optimizer.schedule=constant",
+  for (const char* other : {"optimizer.schedule=linear", "optimizer.schedule=constant",
                             "optimizer.final_fraction=0.1"}) {
     EXPECT_NE(contradiction({other, closed}).find("learning rate falls to zero"),
               std::string::npos);
