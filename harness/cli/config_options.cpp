@@ -103,9 +103,14 @@ CLI::Option& add_repeatable(CLI::App& command, std::string_view names, const std
 // What rank 0 broadcasts: a configuration as YAML, or why there is none.
 std::string config_message(const CLI::App& command, int num_ranks, BatchRule rule) {
   try {
-    const Config config = load_from_options(command, num_ranks).config;
-    check_config(config, rule == BatchRule::kDividesOverRanks ? num_ranks : 0);
-    if (are_there(config.checkpoint.init)) check_initial_weights(config);
+    const LoadedConfig loaded = load_from_options(command, num_ranks);
+    const Config& config = loaded.config;
+    const bool trains = rule == BatchRule::kDividesOverRanks;
+    check_config(config, trains ? num_ranks : 0);
+    // A run that is evaluated may have begun with weights that are gone.
+    const bool begins_there =
+        trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");
+    if (begins_there && are_there(config.checkpoint.init)) check_initial_weights(config);
     return "config\n" + to_yaml(config);
   } catch (const Error& error) {
     return concat("error\n", static_cast<int>(error.code), '\n', error.what());
@@ -119,42 +124,6 @@ std::string recorded_config(const std::string& checkpoint) {
   const fs::path run = (fs::absolute(checkpoint) / "").parent_path().parent_path().parent_path();
   return newest_config(run.lexically_proximate(fs::current_path()).string());
 }
-
-}  // namespace
-
-void add_config_options(CLI::App& command, ShortOptions shorts) {
-  add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
-  add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
-      .type_name("KEY=VALUE");
-  const bool is_evaluation = shorts == ShortOptions::kEvaluation;
-  if (shorts == ShortOptions::kTraining || is_evaluation) {
-    add_repeatable(command, "--data",
-                   is_evaluation
-                       ? "Folder of shards (data.eval), or one with a folder eval inside"
-                       : "Folder of shards from `bertha data prepare` (data.train, and data.eval "
-                         "if there is a folder eval inside)")
-        .type_name("DIR");
-  }
-  if (shorts == ShortOptions::kNone) return;
-  for (const ShortOption& option : kShortOptions) {
-    if (is_evaluation && option.evaluation_doc.empty()) continue;
-    if (shorts == ShortOptions::kStepBench && !option.for_step_bench) continue;
-    const Key* const key = find_key(option.key);
-    std::string doc(is_evaluation ? option.evaluation_doc
-                                  : key->doc.substr(0, key->doc.size() - 1));
-    if (!is_evaluation && !option.training_doc.empty()) doc = option.training_doc;
-    doc += " (" + std::string(option.key) + ")";
-    add_repeatable(command, option.names, doc)
-        .type_name(type_text(option, *key))
-        ->group(kKeyOptionGroup);
-  }
-}
-
-void add_config_file(CLI::App& command) {
-  add_repeatable(command, kConfigFile, "YAML file, as with --config").type_name("FILE");
-}
-
-namespace {
 
 /// What the options of a command line give.
 struct Given {
@@ -211,6 +180,38 @@ Given given_by(const CLI::App& command) {
 }
 
 }  // namespace
+
+void add_config_options(CLI::App& command, ShortOptions shorts) {
+  add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
+  add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
+      .type_name("KEY=VALUE");
+  const bool is_evaluation = shorts == ShortOptions::kEvaluation;
+  if (shorts == ShortOptions::kTraining || is_evaluation) {
+    add_repeatable(command, "--data",
+                   is_evaluation
+                       ? "Folder of shards (data.eval), or one with a folder eval inside"
+                       : "Folder of shards from `bertha data prepare` (data.train, and data.eval "
+                         "if there is a folder eval inside)")
+        .type_name("DIR");
+  }
+  if (shorts == ShortOptions::kNone) return;
+  for (const ShortOption& option : kShortOptions) {
+    if (is_evaluation && option.evaluation_doc.empty()) continue;
+    if (shorts == ShortOptions::kStepBench && !option.for_step_bench) continue;
+    const Key* const key = find_key(option.key);
+    std::string doc(is_evaluation ? option.evaluation_doc
+                                  : key->doc.substr(0, key->doc.size() - 1));
+    if (!is_evaluation && !option.training_doc.empty()) doc = option.training_doc;
+    doc += " (" + std::string(option.key) + ")";
+    add_repeatable(command, option.names, doc)
+        .type_name(type_text(option, *key))
+        ->group(kKeyOptionGroup);
+  }
+}
+
+void add_config_file(CLI::App& command) {
+  add_repeatable(command, kConfigFile, "YAML file, as with --config").type_name("FILE");
+}
 
 LoadedConfig load_from_options(const CLI::App& command, int num_ranks) {
   const Given given = given_by(command);

@@ -86,7 +86,7 @@ class TextForms(EndToEnd):
         self.assertRegex(done.out, r"a sample: \[CLS\] .*\[MASK\].*")
         must("train", *self.data.config(log__run_dir=self.new_folder("run"), data__train=output,
                                         data__eval=output / "eval", train__max_steps=2))
-        vocab = self.scratch / "new" / "folder" / "vocab.txt"
+        vocab = self.scratch / "vocab_of_forms.txt"
         must("data", "vocab", "--text", folder, "--size", VOCAB_SIZE, "--output", vocab)
         self.assertEqual(len(vocab.read_text().splitlines()), VOCAB_SIZE)
 
