@@ -27,7 +27,7 @@ struct PipelineOptions {
   SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 4;  // samples are shuffled inside windows of this many shards
   ExchangePadding exchange = ExchangePadding::kLengths;
-  std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none: those of the shards
+  std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none: as stored
   int64_t prefetch_steps = 2;          // batches ready ahead of the consumer
   int64_t group_bucket_tokens = 128;
   int64_t first_step = 0;            // resume: batches before this one are not delivered, nor read

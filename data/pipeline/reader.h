@@ -99,7 +99,7 @@ struct StepSamples {
 class StepAssembler {
  public:
   /// `next_window` gives nothing when the pipeline is being closed. `masks` draws the masks of the
-  /// samples; none: they keep those of the shards.
+  /// samples; without it they keep the masks of the shards.
   StepAssembler(const ShardAssignment& assignment, int64_t first_step,
                 std::function<std::optional<LoadedWindow>()> next_window,
                 std::optional<MaskDrawer> masks);

@@ -36,7 +36,7 @@ class ByteStream {
 
   /// Bytes read from the file, compressed ones if it is.
   int64_t bytes_read() const { return bytes_read_; }
-  /// Of these bytes, once read() has returned 0.
+  /// Hash of these bytes; call it after read() has returned 0.
   std::string sha256() { return digest_.finish(); }
 
   class Decoder;

@@ -18,7 +18,7 @@ inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
 /// The lines of a UTF-8 text file. Only '\n' ends one.
 ///
-/// Errors    those of ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte
+/// Errors    as ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte
 ///           (the published code removes it).
 class LineReader {
  public:

@@ -324,7 +324,7 @@ std::string text_of_sample(const SampleView& sample, const Vocabulary& vocabular
   return text;
 }
 
-/// Of the first shard, the sample in the middle.
+/// The sample in the middle of the first shard, as text.
 std::string some_sample(const PrepareOptions& options, const Manifest& manifest,
                         const Vocabulary& vocabulary) {
   ShardRows rows((std::filesystem::path(options.output_dir) / manifest.shards.at(0).name).string());

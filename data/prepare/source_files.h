@@ -60,7 +60,7 @@ inline constexpr LeftOutReason kLeftOutReasons[] = {
 /// `output`, if any, is left out.
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
-///           twice, all files empty, text that is not plain (check_plain_text()), those of
+///           twice, all files empty, text that is not plain (check_plain_text()), errors of
 ///           ByteStream; a folder that lacks files of a numbered set (part-00007-of-00500 tells
 ///           that there are 500), unless that is accepted: then a warning names them. A gap in
 ///           plain numbers is always but a warning.

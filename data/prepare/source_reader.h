@@ -34,7 +34,7 @@ struct TextSink {
 /// With `ids`, every source is JSON lines: an array of ids, or an object whose field is one; an
 /// array of arrays is a document of several sentences. Its lines are the ids in decimals.
 ///
-/// Errors    those of ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte, a
+/// Errors    as ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte, a
 ///           record that cannot be read, or that lacks the field (the fields found are named); an
 ///           id that is reserved or not in the vocabulary.
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,

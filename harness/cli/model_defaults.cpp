@@ -54,7 +54,7 @@ class Defaults {
   std::string origin_;
 };
 
-/// Values of a text as a file or option would write them.
+/// The value of a key as a file or option would write it.
 std::string plain_value(const Key& key, Config config) {
   const FieldRef field = key.field(config);
   if (const auto* const text = std::get_if<std::string*>(&field)) return **text;
@@ -62,8 +62,8 @@ std::string plain_value(const Key& key, Config config) {
   return value_text(key, config);
 }
 
-/// Keys that shape no tensor: dropouts and names may differ, and of heads, GELU and epsilon
-/// load_weights() says what to do.
+/// Whether a key decides the shape of a tensor. Dropouts and names may differ; what happens when
+/// heads, GELU or epsilon differ is decided by load_weights().
 bool shapes_tensors(const std::string& path) {
   static const std::set<std::string_view> kShapes{"model.layers",        "model.hidden",
                                                   "model.feed_forward",  "model.vocab_size",

@@ -75,7 +75,7 @@ std::vector<Key> make_keys() {
       {"data.eval", at<&D::eval>, Unit::kNone, {},
        "Folder of evaluation shards, or one shard.", kNotLearned},
       {"data.vocab", at<&D::vocab>, Unit::kNone, {},
-       "vocab.txt that the shards were made with; checkpoints copy it and its tokenizer settings.", kNotLearned},
+       "Vocabulary that the shards were made with: a vocab.txt, a tokenizer.json or a model folder; checkpoints copy it and its tokenizer settings.", kNotLearned},
       {"data.max_seq_tokens", at<&D::max_seq_tokens>, Unit::kTokens, {8, 32767},
        "Longest sequence in the shards, [CLS] and [SEP] included; at most model.max_positions."},
       {"data.max_masked_per_seq", at<&D::max_masked_per_seq>, Unit::kTokens, {1, 32767},
