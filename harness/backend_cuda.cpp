@@ -1,6 +1,8 @@
 #include "harness/backend_cuda.h"
 
+#include <algorithm>
 #include <future>
+#include <iterator>
 
 #include "harness/comm/copy_collectives.h"
 #include "harness/comm/nccl_collectives.h"
@@ -108,6 +110,15 @@ std::vector<std::string> visible_gpus() {
   static const std::shared_future<std::vector<std::string>> bus_ids =
       std::async(std::launch::deferred, read_bus_ids).share();
   return bus_ids.get();
+}
+
+int64_t smallest_gpu_bytes() {
+  int64_t least = 0;
+  for (int ordinal = 0; ordinal < std::ssize(visible_gpus()); ++ordinal) {
+    const int64_t bytes = cuda_memory_bytes(ordinal);
+    least = least == 0 ? bytes : std::min(least, bytes);
+  }
+  return least;
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int gpu_ordinal, const CudaConfig& config, World& world,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ bool has_cuda_backend();
 
 /// Bus ids of the GPUs that this process sees, by ordinal; none without a CUDA backend or a driver.
 std::vector<std::string> visible_gpus();
+
+/// Memory of the smallest of them; 0 without any.
+int64_t smallest_gpu_bytes();
 
 /// NCCL or copies between the ranks, when there is more than one.
 /// Error(kEnvironment) without a CUDA backend, or with several ranks and no NCCL; Error(kUsage)

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/backend_cuda.h"
 #include "harness/checkpoint/load_weights.h"
 #include "harness/cli/model_defaults.h"
 #include "harness/comm/start_limit.h"
@@ -226,7 +227,9 @@ LoadedConfig load_from_options(const CLI::App& command, int num_ranks) {
       loaded.origins["data.eval"] = "--data";
     }
   }
-  complete_from_files(loaded, given.adapts, num_ranks);
+  const bool may_use_gpu = loaded.config.train.backend != ComputeBackend::kCpu;
+  complete_from_files(loaded, given.adapts, num_ranks,
+                      given.adapts && may_use_gpu ? smallest_gpu_bytes() : 0);
   return loaded;
 }
 

@@ -17,6 +17,8 @@
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/weight_source.h"
 #include "harness/config/keys.h"
+#include "harness/plan/cost_plan.h"
+#include "harness/train/precision.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/joined.h"
@@ -157,6 +159,25 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
   defaults.set("train.nsp_weight", wants_next_sentence ? "1" : "0");
 }
 
+/// Splits a step that does not fit at once. One that fits in no way is left as it is: memory runs
+/// out with a sentence.
+void fit_memory(LoadedConfig& loaded, int num_ranks, int64_t gpu_bytes) {
+  constexpr double kUsable = 0.95;  // of a GPU, as the plan is an estimate
+  const Config& config = loaded.config;
+  const PlanRequest request{.config = config,
+                            .ranks = num_ranks,
+                            .io = planned_io(config.train, true),
+                            .fp8 = has_fp8_gemms(config.train),
+                            .on_gpu = true};
+  const MemoryFit fit =
+      fit_into(request, static_cast<int64_t>(kUsable * static_cast<double>(gpu_bytes)));
+  if (fit.accumulation_steps == 0) return;
+  Defaults defaults(loaded, "--model");
+  defaults.set_number("train.accumulation_steps", fit.accumulation_steps);
+  defaults.set_number("eval.batch_seqs",
+                      std::min(config.eval.batch_seqs, fit.seqs_per_micro_batch));
+}
+
 /// Samples in one epoch, by the manifest or by the shards.
 int64_t samples_of(const std::string& folder) {
   const std::optional<Manifest> manifest = find_manifest(folder);
@@ -194,12 +215,13 @@ bool has_next_sentence_head(const std::string& weights) {
   });
 }
 
-void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks) {
+void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks, int64_t gpu_bytes) {
   const std::string init = loaded.config.checkpoint.init;
   const bool has_model = are_there(init) || (adapts && !init.empty());
   if (has_model) take_model(loaded, adapts);
   if (adapts) take_adaptation(loaded, num_ranks);
   if (has_model) fit_lengths(loaded);
+  if (adapts && gpu_bytes > 0) fit_memory(loaded, num_ranks, gpu_bytes);
   if (loaded.config.train.max_epochs > 0) take_epochs(loaded);
   if (!adapts) return;
   const int64_t steps = loaded.config.train.max_steps;

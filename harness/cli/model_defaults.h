@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "harness/config/load.h"
@@ -10,14 +11,15 @@ namespace bertha {
 ///   - keys under model and data.vocab, by the folder of checkpoint.init;
 ///   - with `adapts` (--model), what suits further training of that model: AdamW, three epochs, a
 ///     warm-up over 6 % of the steps, ten evaluations, the limits of data.train, a batch of about
-///     16,384 tokens that divides over the ranks, and the next-sentence loss only if the model has
-///     that head and the data have pairs;
+///     16,384 tokens that divides over the ranks, in as few micro-batches as fit into gpu_bytes
+///     (the memory of a GPU; 0 = unknown), and the next-sentence loss only if the model has that
+///     head and the data have pairs;
 ///   - train.max_steps, by train.max_epochs.
 /// Origins say so. Reads headers and manifests, no tensor and no sample.
 ///
 /// Errors    Error(kData): weights that are not there or of another kind of model, and keys under
 ///           model that are set to another shape.
-void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks);
+void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks, int64_t gpu_bytes);
 
 /// Whether there is anything at a path as in locate_weights().
 bool are_there(const std::string& weights);

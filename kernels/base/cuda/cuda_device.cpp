@@ -291,6 +291,12 @@ std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream) {
   return std::make_unique<CudaStream>(stream);
 }
 
+int64_t cuda_memory_bytes(int ordinal) {
+  cudaDeviceProp properties{};
+  BERTHA_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal));
+  return static_cast<int64_t>(properties.totalGlobalMem);
+}
+
 std::string cuda_bus_id(int ordinal) {
   std::array<char, 32> id{};
   BERTHA_CUDA_CHECK(cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()), ordinal));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,9 @@ int count_cuda_devices();
 
 /// Where GPU `ordinal` sits, as /sys/bus/pci/devices names it: "0000:1b:00.0".
 std::string cuda_bus_id(int ordinal);
+
+/// All memory of GPU `ordinal`.
+int64_t cuda_memory_bytes(int ordinal);
 
 /// GPU `ordinal` of those visible; its description ends with "sm_90a kernels" or "portable
 /// kernels". Error(kEnvironment) with a sentence when it cannot be used.
