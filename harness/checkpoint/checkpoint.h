@@ -52,7 +52,8 @@ struct TrainingState {
   uint64_t seed = 0;             // data order, dropout and initialization derive from it
   DataPosition data;
   LambState lamb;
-  std::vector<int> fp8_scale_exponents = {};  // see Bert::scale_exponents()
+  std::vector<int> fp8_scale_exponents = {};   // see Bert::scale_exponents()
+  LastLayer last_layer = LastLayer::kAllRows;  // with which the run began
   UsualLoss usual_loss = {};
   std::vector<EvalPoint> evals;
   double training_seconds = 0;        // over all parts of the run

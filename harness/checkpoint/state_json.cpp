@@ -144,6 +144,7 @@ std::string to_json(const TrainingState& state) {
                           {"open_sum", usual.open_sum},
                           {"open_masked", usual.open_masked}};
   }
+  if (state.last_layer == LastLayer::kNeededRows) json["last_layer"] = word_of(state.last_layer);
   if (state.joules) json["joules"] = *state.joules;
   if (!state.fp8_scale_exponents.empty()) json["fp8_scale_exponents"] = state.fp8_scale_exponents;
   return json.dump(2) + "\n";
@@ -179,6 +180,12 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
                           .records = counter(usual["records"]),
                           .open_sum = usual["open_sum"].number(),
                           .open_masked = counter(usual["open_masked"])};
+    }
+    if (root.contains("last_layer")) {
+      if (root["last_layer"].text() != word_of(LastLayer::kNeededRows)) {
+        root["last_layer"].wrong(concat("\"", word_of(LastLayer::kNeededRows), "\""));
+      }
+      state.last_layer = LastLayer::kNeededRows;
     }
     if (root.contains("joules")) state.joules = from_zero(root["joules"]);
     if (root.contains("fp8_scale_exponents")) {

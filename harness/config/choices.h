@@ -39,6 +39,10 @@ enum class LossMeanRule : uint8_t {
 };
 constexpr auto words(LossMeanRule) { return make_words("global", "local"); }
 
+/// Rows that the encoder's last layer computes after its attention.
+enum class LastLayer : uint8_t { kNeededRows, kAllRows };
+constexpr auto words(LastLayer) { return make_words("needed_rows", "all_rows"); }
+
 enum class ComputeBackend : uint8_t { kAuto, kCpu, kCuda };
 constexpr auto words(ComputeBackend) { return make_words("auto", "cpu", "cuda"); }
 

@@ -57,7 +57,8 @@ struct TrainConfig {
   double target_times_constant = 0;  // the target is also at least this many times the score of
                                      // the best constant answer
   LossMeanRule loss_mean = LossMeanRule::kGlobal;
-  double nsp_weight = 1.0;         // of the next-sentence loss in the sum of both losses
+  double nsp_weight = 1.0;  // of the next-sentence loss in the sum of both losses
+  LastLayer last_layer = LastLayer::kNeededRows;
   bool overfit_one_batch = false;  // a debugging aid: the first batch in every step
   int64_t init_warmup_steps = 0;   // on made-up batches, before the clock of the run starts
   int64_t log_every_steps = 10;

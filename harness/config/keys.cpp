@@ -123,6 +123,8 @@ std::vector<Key> make_keys() {
        "Mean over all masked tokens of the step, or mean of the ranks' means, as published."},
       {"train.nsp_weight", at<&T::nsp_weight>, Unit::kNone, {0, 100},
        "Weight of the next-sentence loss relative to the masked-token loss: 1 as published, 0 = masked tokens only."},
+      {"train.last_layer", at<&T::last_layer>, Unit::kNone, {},
+       "Rows that the encoder's last layer computes after its attention: needed_rows = masked and first tokens, which the losses read; losses and gradients are the same up to rounding. A checkpoint goes on as its run began, one of 1.0.0 with all_rows.", kNotLearned},
       {"train.overfit_one_batch", at<&T::overfit_one_batch>, Unit::kNone, {},
        "Train on the run's first batch in every step: without dropout the loss of a sound model goes to zero. Logs say division open, and there is no target."},
       {"train.init_warmup_steps", at<&T::init_warmup_steps>, Unit::kSteps, {0, 10000},

@@ -26,6 +26,7 @@ struct RowArenas {
   RowArena tokens;
   RowArena seqs;
   RowArena masked;
+  RowArena needed;
 };
 
 EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType io) {
@@ -38,32 +39,36 @@ EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType
 
 View transposed(const View& rows) { return rows.reshaped({rows.extent(1), rows.extent(0)}); }
 
-LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, bool fp8) {
+/// `rest`: rows after the attention.
+LayerActivations take_layer(const RowArena& tokens, const RowArena& rest, const Dims& d, DType io,
+                            bool fp8) {
   LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
                          .context = tokens.take(io, d.H),
                          .lse = tokens.take(DType::kF32, d.A),
                          .attention_mask = tokens.take(DType::kU8, d.A, d.S / 8),
-                         .projection_mask = tokens.take(DType::kU8, d.H / 8),
-                         .attention_sum = tokens.take(io, d.H),
-                         .attention_mean = tokens.take(DType::kF32),
-                         .attention_rstd = tokens.take(DType::kF32),
-                         .attention_y = tokens.take(io, d.H),
-                         .ff_pre = tokens.take(io, d.F),
-                         .ff_mid = tokens.take(io, d.F),
-                         .ff_mask = tokens.take(DType::kU8, d.H / 8),
-                         .ff_sum = tokens.take(io, d.H),
-                         .ff_mean = tokens.take(DType::kF32),
-                         .ff_rstd = tokens.take(DType::kF32),
-                         .y = tokens.take(io, d.H),
+                         .needed_context = {},
+                         .needed_x = {},
+                         .projection_mask = rest.take(DType::kU8, d.H / 8),
+                         .attention_sum = rest.take(io, d.H),
+                         .attention_mean = rest.take(DType::kF32),
+                         .attention_rstd = rest.take(DType::kF32),
+                         .attention_y = rest.take(io, d.H),
+                         .ff_pre = rest.take(io, d.F),
+                         .ff_mid = rest.take(io, d.F),
+                         .ff_mask = rest.take(DType::kU8, d.H / 8),
+                         .ff_sum = rest.take(io, d.H),
+                         .ff_mean = rest.take(DType::kF32),
+                         .ff_rstd = rest.take(DType::kF32),
+                         .y = rest.take(io, d.H),
                          .fp8_inputs = {},
                          .fp8_derivative = {}};
   if (fp8) {
-    const auto take_input = [&](int64_t inputs) {
-      return transposed(tokens.take(DType::kE4M3, inputs));
+    const auto take_input = [&](const RowArena& of) {
+      return transposed(of.take(DType::kE4M3, d.H));
     };
     const int64_t rows = layer.ff_mid.extent(0);
     const View halves(layer.ff_mid.data, DType::kE4M3, {2 * rows, d.F});
-    layer.fp8_inputs = {take_input(d.H), take_input(d.H), take_input(d.H),
+    layer.fp8_inputs = {take_input(tokens), take_input(rest), take_input(rest),
                         transposed(halves.rows(0, rows))};
     layer.fp8_derivative = halves.rows(rows, rows);
     layer.fp8_derivative.dtype = DType::kU8;
@@ -73,10 +78,9 @@ LayerActivations take_layer(const RowArena& tokens, const Dims& d, DType io, boo
 }
 
 HeadActivations take_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io) {
-  return {.first = rows.seqs.take(io, d.H),
+  return {.hidden = rows.needed.take(io, d.H),
           .pooled = rows.seqs.take(io, d.H),
           .nsp_logits = rows.seqs.take(io, 2),
-          .picked = rows.masked.take(io, d.H),
           .transform_pre = rows.masked.take(io, d.H),
           .transform_mid = rows.masked.take(io, d.H),
           .ln_mean = rows.masked.take(DType::kF32),
@@ -98,9 +102,9 @@ Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
           .d_context = rows.tokens.take(io, d.H),
           .d_qkv = rows.tokens.take(io, 3, d.A, d.D),
           .d_ff = rows.tokens.take(io, d.F),
-          .d_picked = rows.masked.take(io, d.H),
+          .d_needed = rows.needed.take(io, d.H),
+          .d_needed_context = rows.needed.take(io, d.H),
           .d_transform = rows.masked.take(io, d.H),
-          .d_first = rows.seqs.take(io, d.H),
           .d_pooled = rows.seqs.take(io, d.H),
           .fp8_rows = take_fp8(3 * d.H),
           .fp8_inner_rows = take_fp8(d.F),
@@ -119,20 +123,20 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
   for (size_t i = 0; i < activations.layers.size(); ++i) {
     const LayerActivations& layer = activations.layers[i];
     const std::string prefix = concat("layer.", i, ".");
+    const int64_t rest = std::min(live.tokens, layer.y.extent(0));
     add(prefix + "attention.qkv", layer.qkv, live.tokens);
     add(prefix + "attention.context", layer.context, live.tokens);
-    add(prefix + "attention.sum", layer.attention_sum, live.tokens);
-    add(prefix + "attention.output", layer.attention_y, live.tokens);
+    add(prefix + "attention.sum", layer.attention_sum, rest);
+    add(prefix + "attention.output", layer.attention_y, rest);
     if (!layer.fp8_derivative.has_data()) {  // with fp8 others are in their place
-      add(prefix + "feed_forward.before_gelu", layer.ff_pre, live.tokens);
-      add(prefix + "feed_forward.after_gelu", layer.ff_mid, live.tokens);
+      add(prefix + "feed_forward.before_gelu", layer.ff_pre, rest);
+      add(prefix + "feed_forward.after_gelu", layer.ff_mid, rest);
     }
-    add(prefix + "feed_forward.sum", layer.ff_sum, live.tokens);
-    add(prefix + "output", layer.y, live.tokens);
+    add(prefix + "feed_forward.sum", layer.ff_sum, rest);
+    add(prefix + "output", layer.y, rest);
   }
   const HeadActivations& heads = activations.heads;
   add("pooler.output", heads.pooled, live.seqs);
-  add("mlm.input", heads.picked, live.masked);
   add("mlm.transform.before_gelu", heads.transform_pre, live.masked);
   add("mlm.transform.after_gelu", heads.transform_mid, live.masked);
   add("mlm.transform.output", heads.ln_y, live.masked);
@@ -145,12 +149,17 @@ Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& ca
                              const BatchRows& rows, DType io, bool fp8) {
   const RowArenas arenas{.tokens = {arena, capacity.tokens, rows.tokens},
                          .seqs = {arena, capacity.seqs, rows.seqs},
-                         .masked = {arena, capacity.masked, rows.masked}};
+                         .masked = {arena, capacity.masked, rows.masked},
+                         .needed = {arena, capacity.needed, rows.needed}};
+  const RowArena last(arena, capacity.tokens, rows.last);
   Activations all;
   all.embedding = take_embedding(arenas.tokens, dims, io);
   for (int64_t layer = 0; layer < dims.L; ++layer) {
-    all.layers.push_back(take_layer(arenas.tokens, dims, io, fp8));
+    const RowArena& rest = layer + 1 < dims.L ? arenas.tokens : last;
+    all.layers.push_back(take_layer(arenas.tokens, rest, dims, io, fp8));
   }
+  all.layers.back().needed_context = arenas.needed.take(io, dims.H);
+  all.layers.back().needed_x = arenas.needed.take(io, dims.H);
   all.heads = take_heads(arena, arenas, dims, io);
   all.scratch = take_scratch(arenas, dims, io, fp8);
   return all;

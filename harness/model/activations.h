@@ -11,30 +11,34 @@
 
 namespace bertha {
 
-// A new activation is a member here and a line of activations.cpp; T, B and M are the rows in use.
+// A new activation is a member here and a line of activations.cpp; T, B, M and K are the rows in
+// use, see BatchRows.
 
-/// What one encoder layer keeps for its backward pass.
+/// What one encoder layer keeps for its backward pass. R: T, or K in the last layer where it is
+/// computed on needed rows after its attention.
 struct LayerActivations {
   View qkv;              // io  [T, 3, A, D]
   View context;          // io  [T, H]     attention output before its projection
   View lse;              // f32 [A, T]
   View attention_mask;   // u8  [T, A, S / 8]  kept probabilities; S = P up to a multiple of 32
-  View projection_mask;  // u8  [T, H / 8]     kept elements
-  View attention_sum;    // io  [T, H]
-  View attention_mean;   // f32 [T]
-  View attention_rstd;   // f32 [T]
-  View attention_y;      // io  [T, H]     input of the feed-forward part
-  View ff_pre;           // io  [T, F]     before GELU
-  View ff_mid;           // io  [T, F]     after GELU
-  View ff_mask;          // u8  [T, H / 8]
-  View ff_sum;           // io  [T, H]
-  View ff_mean;          // f32 [T]
-  View ff_rstd;          // f32 [T]
-  View y;                // io  [T, H]     output of the layer
-  // With fp8: inputs of the GEMMs, e4m3 [K, T], and the GELU's derivative. This and the
+  View needed_context;   // io  [K, H]     of the last layer: needed rows of context
+  View needed_x;         // io  [K, H]     and of the layer's input
+  View projection_mask;  // u8  [R, H / 8]     kept elements
+  View attention_sum;    // io  [R, H]
+  View attention_mean;   // f32 [R]
+  View attention_rstd;   // f32 [R]
+  View attention_y;      // io  [R, H]     input of the feed-forward part
+  View ff_pre;           // io  [R, F]     before GELU
+  View ff_mid;           // io  [R, F]     after GELU
+  View ff_mask;          // u8  [R, H / 8]
+  View ff_sum;           // io  [R, H]
+  View ff_mean;          // f32 [R]
+  View ff_rstd;          // f32 [R]
+  View y;                // io  [R, H]     output of the layer
+  // With fp8: inputs of the GEMMs, e4m3 [inputs, rows], and the GELU's derivative. This and the
   // input of kFfOut are in the memory of ff_mid: a step uses one or the other.
   std::array<View, kEncoderGemms> fp8_inputs;
-  View fp8_derivative;  // u8  [T, F]
+  View fp8_derivative;  // u8  [R, F]
 };
 
 struct EmbeddingActivations {
@@ -46,10 +50,9 @@ struct EmbeddingActivations {
 };
 
 struct HeadActivations {
-  View first;          // io  [B, H]  hidden state of each first token
+  View hidden;         // io  [K, H]  needed rows of the last layer, where it computes all
   View pooled;         // io  [B, H]
   View nsp_logits;     // io  [B, 2]
-  View picked;         // io  [M, H]  hidden states at masked positions
   View transform_pre;  // io  [M, H]
   View transform_mid;  // io  [M, H]
   View ln_mean;        // f32 [M]
@@ -63,16 +66,16 @@ struct HeadActivations {
 
 /// Memory that forward or backward uses for a moment.
 struct Scratch {
-  View projected;    // io [T, H]     sub-layer output before its bias
-  View d_hidden;     // io [T, H]     gradient that runs down the residual stream
-  View d_branch;     // io [T, H]     gradient of a sub-layer's output
-  View d_context;    // io [T, H]
-  View d_qkv;        // io [T, 3, A, D]
-  View d_ff;         // io [T, F]
-  View d_picked;     // io [M, H]
-  View d_transform;  // io [M, H]
-  View d_first;      // io [B, H]
-  View d_pooled;     // io [B, H]
+  View projected;         // io [T, H]     sub-layer output before its bias
+  View d_hidden;          // io [T, H]     gradient that runs down the residual stream
+  View d_branch;          // io [T, H]     gradient of a sub-layer's output
+  View d_context;         // io [T, H]
+  View d_qkv;             // io [T, 3, A, D]
+  View d_ff;              // io [T, F]
+  View d_needed;          // io [K, H]     gradient of the rows that the heads read
+  View d_needed_context;  // io [K, H]
+  View d_transform;       // io [M, H]
+  View d_pooled;          // io [B, H]
   // With fp8: inputs and gradients of GEMMs by rows, those between the feed-forward block's two
   // GEMMs apart, and a gradient transposed.
   View fp8_rows;                 // u8 [T, 3H]

@@ -5,13 +5,28 @@
 namespace bertha {
 
 /// Numbers of rows: of the largest micro-batch that fits, for which every activation buffer is
-/// allocated once (a capacity), or of the one in work.
+/// allocated once (a capacity), or of the current one.
 struct BatchRows {
-  int64_t tokens = 0;  // T; Bert rounds a capacity up to device.padded_rows()
+  int64_t tokens = 0;  // T
   int64_t seqs = 0;    // B
-  int64_t masked = 0;  // M; likewise
-  // Of a capacity: tokens of the longest sequence; 0 = as many as the model has positions.
+  int64_t masked = 0;  // M
+  // Set by padded() alone.
+  int64_t needed = 0;  // K  rows that the heads read: masked tokens [M], then first tokens [B]
+  int64_t last = 0;    // R  rows of the last layer after its attention: T, or K
+  // Tokens of the longest sequence of a capacity; 0 = as many as the model has positions.
   int64_t seq_tokens = 0;
 };
+
+/// `rows` as they lie in buffers: T, M and K rounded up by padded_rows, that of the device.
+template <class PaddedRows>
+BatchRows padded(const BatchRows& rows, PaddedRows padded_rows) {
+  const int64_t masked = padded_rows(rows.masked);
+  return {.tokens = padded_rows(rows.tokens),
+          .seqs = rows.seqs,
+          .masked = masked,
+          .needed = padded_rows(masked + rows.seqs),
+          .last = padded_rows(rows.tokens),
+          .seq_tokens = rows.seq_tokens};
+}
 
 }  // namespace bertha

@@ -12,6 +12,7 @@
 #include "harness/model/fp8_state.h"
 #include "harness/model/recorded_passes.h"
 #include "kernels/ops/elementwise.h"
+#include "kernels/ops/gather_scatter.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
@@ -26,11 +27,8 @@ uint32_t site_of(int64_t layer, LayerSite place) {
   return static_cast<uint32_t>(3 * layer) + static_cast<uint32_t>(place);
 }
 
-BatchRows padded(const BatchRows& capacity, const Device& device) {
-  return {.tokens = device.padded_rows(capacity.tokens),
-          .seqs = capacity.seqs,
-          .masked = device.padded_rows(capacity.masked),
-          .seq_tokens = capacity.seq_tokens};
+BatchRows padded_on(const Device& device, const BatchRows& rows) {
+  return padded(rows, [&device](int64_t count) { return device.padded_rows(count); });
 }
 
 /// What the model holds in device memory beside its activations, behind them.
@@ -60,7 +58,7 @@ struct Bert::State {
       : config(model),
         dims(make_dims(model, most.seq_tokens)),
         table(param_table),
-        capacity(padded(most, *model_parts.device)),
+        capacity(padded_on(*model_parts.device, most)),
         parts(model_parts),
         memory(parts.device->allocate(activation_bytes_for(config, capacity, parts.io, parts.fp8))),
         passes(*parts.device, *parts.stream, parts.graphs) {
@@ -108,6 +106,7 @@ struct Bert::State {
         .scratch = &activations.scratch,
         .batch = &batch,
         .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
+        .needed_rows = ends_on_needed_rows && layer + 1 == dims.L ? batch.needed_rows : View(),
         .gemm_mode = gemm_mode(mode),
         .fp8 = parts.fp8 ? fp8_layer(layer) : Fp8Layer{},
         .settings = {.attention_dropout = at(config.attention_dropout, LayerSite::kProbabilities),
@@ -153,7 +152,7 @@ struct Bert::State {
             .saved = &activations.heads,
             .scratch = &activations.scratch,
             .batch = &batch,
-            .hidden = activations.layers.back().y,
+            .hidden = ends_on_needed_rows ? activations.layers.back().y : activations.heads.hidden,
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
             .gelu = gelu_of(config),
             .classes = config.padded_vocab_in_softmax ? dims.V : dims.C,
@@ -165,7 +164,7 @@ struct Bert::State {
     return {.pass = pass,
             .piece = piece,
             .tokens = batch.word_ids.extent(0),
-            .seqs = batch.first_tokens.extent(0),
+            .seqs = batch.next_sentence_labels.extent(0),
             .masked = batch.masked_labels.extent(0),
             .has_rows_by_word = batch.rows_by_word.has_data(),
             .gemm_mode = gemm_mode(mode),
@@ -200,6 +199,11 @@ struct Bert::State {
     const int64_t layer = static_cast<int64_t>(part) - 1;
     if (part == 0) return embeddings_forward(ops, embedding_call(mode));
     if (layer == dims.L) {
+      if (!ends_on_needed_rows) {
+        ops.run(GatherRows{.source = activations.layers.back().y,
+                           .indices = batch.needed_rows,
+                           .picked = activations.heads.hidden});
+      }
       heads_forward(ops, head_call());
       return heads_loss(ops, head_call(), loss_sums(), mode == Mode::kTrain);
     }
@@ -215,7 +219,14 @@ struct Bert::State {
   void backward_of_part(size_t part) {
     Ops& ops = *parts.ops;
     const int64_t layer = static_cast<int64_t>(part) - 1;
-    if (layer == dims.L) return heads_backward(ops, head_call());
+    if (layer == dims.L) {
+      heads_backward(ops, head_call());
+      if (ends_on_needed_rows) return;
+      const Scratch& s = activations.scratch;
+      ops.run(Fill{.values = s.d_hidden});
+      return ops.run(
+          ScatterAddRows{.rows = s.d_needed, .indices = batch.needed_rows, .target = s.d_hidden});
+    }
     if (part > 0) {
       const ProfilerRange range(*parts.device, concat("layer ", layer, " backward"));
       return layer_backward(ops, layer_call(Mode::kTrain, layer));
@@ -250,8 +261,11 @@ struct Bert::State {
   bool has_scales = false;         // with fp8
   bool has_weight_copies = false;  // of the weights as they are now
 
+  LastLayer last_layer = LastLayer::kNeededRows;
+
   // The micro-batch in work, and its rows of the buffers.
-  BatchRows live;  // without those that pad it
+  BatchRows live;                    // without those that pad it
+  bool ends_on_needed_rows = false;  // where those are fewer
   DeviceBatch batch;
   Activations activations;
 };
@@ -288,6 +302,11 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
       Fill{.values = View(words + 1, DType::kI64, {1}), .value = static_cast<double>(micro_step)});
 }
 
+void Bert::set_last_layer(LastLayer last_layer) {
+  state_->last_layer = last_layer;
+  state_->passes.clear();
+}
+
 void Bert::begin_step() {
   State& s = *state_;
   if (s.fresh_gradients.has_data()) s.parts.ops->run(Fill{.values = s.fresh_gradients});
@@ -303,11 +322,11 @@ void Bert::reset_stats() {
 
 void Bert::upload(const HostBatch& batch) {
   State& s = *state_;
-  s.batch = s.on_device.uploader->upload(batch, s.parts);
   s.live = {.tokens = batch.num_tokens, .seqs = batch.num_seqs, .masked = batch.num_masked};
-  const BatchRows rows{.tokens = s.batch.word_ids.extent(0),
-                       .seqs = batch.num_seqs,
-                       .masked = s.batch.masked_labels.extent(0)};
+  BatchRows rows = padded_on(*s.parts.device, s.live);
+  s.batch = s.on_device.uploader->upload(batch, rows, s.parts);
+  s.ends_on_needed_rows = s.last_layer == LastLayer::kNeededRows && rows.needed < rows.tokens;
+  if (s.ends_on_needed_rows) rows.last = rows.needed;
   Arena arena(s.memory);
   s.activations = take_activations(arena, s.dims, s.capacity, rows, s.parts.io, s.parts.fp8);
 }

@@ -1,5 +1,7 @@
 #include "harness/model/device_batch.h"
 
+#include <iterator>
+
 #include "kernels/base/divide.h"
 #include "kernels/ops/elementwise.h"
 
@@ -20,7 +22,7 @@ int64_t cut(const View& block, const BatchRows& capacity, DeviceBatch& buffers) 
   buffers.position_ids = take(capacity.tokens);
   buffers.rows_by_word = take(capacity.tokens);
   buffers.cu_seqlens = take(capacity.seqs + 1);
-  buffers.masked_positions = take(capacity.masked);
+  buffers.needed_rows = take(capacity.needed);
   buffers.masked_labels = take(capacity.masked);
   buffers.next_sentence_labels = take(capacity.seqs);
   return begin;
@@ -35,36 +37,43 @@ BatchUploader::BatchUploader(Arena& arena, const BatchRows& capacity) {
   cut(in_use_, capacity, buffers_);
 }
 
-DeviceBatch BatchUploader::upload(const HostBatch& batch, const ModelParts& parts) {
+DeviceBatch BatchUploader::upload(const HostBatch& batch, const BatchRows& rows,
+                                  const ModelParts& parts) {
   Device& device = *parts.device;
   if (copies_ == nullptr) copies_ = device.make_stream();
   if (moved_ != nullptr) copies_->wait_for(*moved_);
 
-  const int64_t tokens = device.padded_rows(batch.num_tokens);
-  const int64_t masked = device.padded_rows(batch.num_masked);
-  const auto copy = [&](const View& buffer, std::span<int32_t> host, int64_t rows) {
-    const int64_t count = static_cast<int64_t>(host.size());
-    BERTHA_CHECK(rows <= buffer.extent(0), "batch of ", rows, " rows, capacity ", buffer.extent(0));
-    const int64_t begin = buffer.as<int32_t>() - in_use_.as<int32_t>();
+  const auto first_rows = [](const View& buffer, int64_t count) {
+    BERTHA_CHECK(count <= buffer.extent(0), "batch of ", count, " rows, capacity ",
+                 buffer.extent(0));
+    return buffer.rows(0, count);
+  };
+  const auto send = [&](const View& to, std::span<const int32_t> host) {
+    const int64_t begin = to.as<int32_t>() - in_use_.as<int32_t>();
     device.copy(*copies_, arriving_.as<int32_t>() + begin, host.data(),
-                count * size_bytes(DType::kI32));
-    return buffer.rows(0, rows);
+                std::ssize(host) * size_bytes(DType::kI32));
+  };
+  const auto copy = [&](const View& buffer, std::span<const int32_t> host, int64_t count) {
+    const View to = first_rows(buffer, count);
+    send(to, host);
+    return to;
   };
 
   while (!in_flight_.empty() && in_flight_.front().copied->is_done()) in_flight_.pop_front();
   groups_ = batch.groups;
 
   DeviceBatch on_device;
-  on_device.word_ids = copy(buffers_.word_ids, batch.word_ids, tokens);
-  on_device.segment_ids = copy(buffers_.segment_ids, batch.segment_ids, tokens);
-  on_device.position_ids = copy(buffers_.position_ids, batch.position_ids, tokens);
+  on_device.word_ids = copy(buffers_.word_ids, batch.word_ids, rows.tokens);
+  on_device.segment_ids = copy(buffers_.segment_ids, batch.segment_ids, rows.tokens);
+  on_device.position_ids = copy(buffers_.position_ids, batch.position_ids, rows.tokens);
   if (!batch.rows_by_word.empty()) {
-    on_device.rows_by_word = copy(buffers_.rows_by_word, batch.rows_by_word, tokens);
+    on_device.rows_by_word = copy(buffers_.rows_by_word, batch.rows_by_word, rows.tokens);
   }
   on_device.cu_seqlens = copy(buffers_.cu_seqlens, batch.cu_seqlens, batch.num_seqs + 1);
-  on_device.first_tokens = on_device.cu_seqlens.rows(0, batch.num_seqs);
-  on_device.masked_positions = copy(buffers_.masked_positions, batch.masked_positions, masked);
-  on_device.masked_labels = copy(buffers_.masked_labels, batch.masked_labels, masked);
+  on_device.needed_rows = copy(buffers_.needed_rows, batch.masked_positions, rows.needed);
+  send(on_device.needed_rows.rows(rows.masked, rows.seqs),
+       batch.cu_seqlens.first(static_cast<size_t>(rows.seqs)));
+  on_device.masked_labels = copy(buffers_.masked_labels, batch.masked_labels, rows.masked);
   on_device.next_sentence_labels =
       copy(buffers_.next_sentence_labels, batch.next_sentence_labels, batch.num_seqs);
   on_device.groups = groups_;
@@ -78,13 +87,14 @@ DeviceBatch BatchUploader::upload(const HostBatch& batch, const ModelParts& part
   parts.stream->record(*moved_);
   in_flight_.push_back(std::move(copied));
 
-  const auto fill_padding = [&parts](const View& indices, int64_t live) {
-    if (!indices.has_data() || indices.extent(0) == live) return;
-    parts.ops->run(Fill{.values = indices.rows(live, indices.extent(0) - live), .value = -1});
+  const auto fill_padding = [&parts](const View& indices, int64_t begin, int64_t end) {
+    if (!indices.has_data() || begin == end) return;
+    parts.ops->run(Fill{.values = indices.rows(begin, end - begin), .value = -1});
   };
-  fill_padding(on_device.masked_positions, batch.num_masked);
-  fill_padding(on_device.masked_labels, batch.num_masked);
-  fill_padding(on_device.rows_by_word, batch.num_tokens);
+  fill_padding(on_device.needed_rows, batch.num_masked, rows.masked);
+  fill_padding(on_device.needed_rows, rows.masked + rows.seqs, rows.needed);
+  fill_padding(on_device.masked_labels, batch.num_masked, rows.masked);
+  fill_padding(on_device.rows_by_word, batch.num_tokens, rows.tokens);
   return on_device;
 }
 

@@ -15,14 +15,13 @@ namespace bertha {
 /// The micro-batch in device memory. Token arrays have the device's padded rows; those beyond the
 /// live tokens hold ids of earlier batches, whose results no loss and no gradient sees.
 struct DeviceBatch {
-  View word_ids;          // i32 [T]
-  View segment_ids;       // i32 [T]
-  View position_ids;      // i32 [T]
-  View rows_by_word;      // i32 [T]      -1 beyond the live count; no data if the batch has none
-  View cu_seqlens;        // i32 [B + 1]
-  View first_tokens;      // i32 [B]      row of each sequence's first token
-  View masked_positions;  // i32 [M]      -1 beyond the live count
-  View masked_labels;     // i32 [M]      -1 beyond the live count
+  View word_ids;       // i32 [T]
+  View segment_ids;    // i32 [T]
+  View position_ids;   // i32 [T]
+  View rows_by_word;   // i32 [T]      -1 beyond the live count; no data if the batch has none
+  View cu_seqlens;     // i32 [B + 1]
+  View needed_rows;    // i32 [K]      rows of masked tokens [M], then of first tokens [B]; else -1
+  View masked_labels;  // i32 [M]      -1 beyond the live count
   View next_sentence_labels;  // i32 [B]
   std::span<const SequenceGroup> groups;
   View live_tokens;  // i32 [1]      rows beyond are padding
@@ -36,8 +35,8 @@ class BatchUploader {
 
   /// Enqueues one copy per field and keeps the host memory until the copies are done. Work enqueued
   /// on parts.stream afterwards sees the batch, until the next upload. The same sizes have the same
-  /// views. Error(kInternal) when the batch exceeds the capacity.
-  DeviceBatch upload(const HostBatch& batch, const ModelParts& parts);
+  /// views. `rows`: of the batch, padded. Error(kInternal) when they exceed the capacity.
+  DeviceBatch upload(const HostBatch& batch, const BatchRows& rows, const ModelParts& parts);
 
  private:
   struct InFlight {

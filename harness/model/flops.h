@@ -17,7 +17,8 @@ struct StepWork {
 /// Model FLOPs of forward and backward, GEMMs only, 2 per multiply-add, backward twice forward:
 /// 3 * (L * (tokens * (8 H^2 + 4 H F) + 4 H * squared_tokens)
 ///      + masked * (2 H^2 + 2 H V) + seqs * (2 H^2 + 4 H)).
-/// Of large models and batches more than an int64 counts.
+/// The last layer counts whole, although train.last_layer computes a part of it. Of large models
+/// and batches more than an int64 counts.
 double model_flops_per_step(const Dims& dims, const StepWork& work);
 
 }  // namespace bertha

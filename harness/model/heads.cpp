@@ -1,7 +1,6 @@
 #include "harness/model/heads.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/elementwise.h"
-#include "kernels/ops/gather_scatter.h"
 #include "kernels/ops/linear.h"
 #include "kernels/rows/ops/layer_norm.h"
 
@@ -9,6 +8,16 @@ namespace bertha {
 namespace {
 
 const View kNoView;
+
+/// Of `rows`, io [K, H]: those of the masked tokens, [M, H].
+View masked_rows(const HeadCall& call, const View& rows) {
+  return rows.rows(0, call.batch->masked_labels.extent(0));
+}
+
+/// Of `rows`, io [K, H]: those of the first tokens, [B, H].
+View first_rows(const HeadCall& call, const View& rows) {
+  return rows.rows(call.batch->masked_labels.extent(0), call.batch->next_sentence_labels.extent(0));
+}
 
 void mlm_backward(Ops& ops, const HeadCall& call) {
   const HeadParams& w = *call.weights;
@@ -35,14 +44,14 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
   ops.run(ActivationBwd{
       .dy = s.d_transform, .saved = a.transform_pre, .dx = s.d_transform, .activation = call.gelu});
   ops.run(LinearBwdWeight{.dy = s.d_transform,
-                          .x = a.picked,
+                          .x = masked_rows(call, call.hidden),
                           .dweight = g.transform_weight,
                           .dbias = g.transform_bias,
                           .accumulate = call.accumulate});
-  ops.run(LinearBwdData{
-      .dy = s.d_transform, .weight = w.transform_weight, .saved = kNoView, .dx = s.d_picked});
-  ops.run(ScatterAddRows{
-      .rows = s.d_picked, .indices = call.batch->masked_positions, .target = s.d_hidden});
+  ops.run(LinearBwdData{.dy = s.d_transform,
+                        .weight = w.transform_weight,
+                        .saved = kNoView,
+                        .dx = masked_rows(call, s.d_needed)});
 }
 
 void nsp_backward(Ops& ops, const HeadCall& call) {
@@ -62,14 +71,14 @@ void nsp_backward(Ops& ops, const HeadCall& call) {
                         .dx = s.d_pooled,
                         .activation = Activation::kTanh});
   ops.run(LinearBwdWeight{.dy = s.d_pooled,
-                          .x = a.first,
+                          .x = first_rows(call, call.hidden),
                           .dweight = g.pooler_weight,
                           .dbias = g.pooler_bias,
                           .accumulate = call.accumulate});
-  ops.run(LinearBwdData{
-      .dy = s.d_pooled, .weight = w.pooler_weight, .saved = kNoView, .dx = s.d_first});
-  ops.run(
-      ScatterAddRows{.rows = s.d_first, .indices = call.batch->first_tokens, .target = s.d_hidden});
+  ops.run(LinearBwdData{.dy = s.d_pooled,
+                        .weight = w.pooler_weight,
+                        .saved = kNoView,
+                        .dx = first_rows(call, s.d_needed)});
 }
 
 }  // namespace
@@ -78,9 +87,7 @@ void heads_forward(Ops& ops, const HeadCall& call) {
   const HeadParams& w = *call.weights;
   const HeadActivations& a = *call.saved;
 
-  ops.run(
-      GatherRows{.source = call.hidden, .indices = call.batch->first_tokens, .picked = a.first});
-  ops.run(LinearFwd{.x = a.first,
+  ops.run(LinearFwd{.x = first_rows(call, call.hidden),
                     .weight = w.pooler_weight,
                     .bias = w.pooler_bias,
                     .y = a.pooled,
@@ -92,9 +99,7 @@ void heads_forward(Ops& ops, const HeadCall& call) {
                     .y = a.nsp_logits,
                     .pre_activation = kNoView});
 
-  ops.run(GatherRows{
-      .source = call.hidden, .indices = call.batch->masked_positions, .picked = a.picked});
-  ops.run(LinearFwd{.x = a.picked,
+  ops.run(LinearFwd{.x = masked_rows(call, call.hidden),
                     .weight = w.transform_weight,
                     .bias = w.transform_bias,
                     .y = a.transform_mid,
@@ -135,7 +140,10 @@ void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write
 }
 
 void heads_backward(Ops& ops, const HeadCall& call) {
-  ops.run(Fill{.values = call.scratch->d_hidden});
+  const View& d_needed = call.scratch->d_needed;
+  const int64_t written =
+      call.batch->masked_labels.extent(0) + call.batch->next_sentence_labels.extent(0);
+  ops.run(Fill{.values = d_needed.rows(written, d_needed.extent(0) - written)});
   mlm_backward(ops, call);
   nsp_backward(ops, call);
 }

@@ -37,7 +37,7 @@ struct HeadCall {
   const HeadActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View hidden;  // io [T, H]  output of the encoder
+  View hidden;  // io [K, H]  output of the encoder at masked tokens [M], then at first tokens [B]
   float layer_norm_epsilon = 1e-12f;
   Activation gelu = Activation::kGeluTanh;
   int64_t classes = 0;                       // columns of the logits that take part in the softmax
@@ -51,7 +51,7 @@ void heads_forward(Ops& ops, const HeadCall& call);
 /// scales in saved.mlm_scale and saved.nsp_scale.
 void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write_gradient);
 
-/// scratch.d_hidden becomes the gradient of hidden. Gradients of weights are written, or added to
+/// scratch.d_needed becomes the gradient of hidden. Gradients of weights are written, or added to
 /// with call.accumulate.
 void heads_backward(Ops& ops, const HeadCall& call);
 

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "kernels/ops/attention.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/gather_scatter.h"
 #include "kernels/ops/residual_ln.h"
 
 namespace bertha {
@@ -22,19 +24,46 @@ View as_heads(const View& rows, const View& qkv) {
   return rows.reshaped({qkv.extent(0), qkv.extent(2), qkv.extent(3)});
 }
 
+/// What follows the attention is computed row by row: for all rows, or for the needed ones alone.
+struct RowPart {
+  explicit RowPart(const LayerCall& call)
+      : is_needed_only(call.needed_rows.has_data()),
+        x(is_needed_only ? call.saved->needed_x : call.x),
+        context(is_needed_only ? call.saved->needed_context : call.saved->context),
+        d_out(is_needed_only ? call.scratch->d_needed : call.scratch->d_hidden),
+        d_context(is_needed_only ? call.scratch->d_needed_context : call.scratch->d_context),
+        projected(call.scratch->projected.rows(0, x.extent(0))),
+        d_branch(call.scratch->d_branch.rows(0, x.extent(0))),
+        d_ff(call.scratch->d_ff.rows(0, x.extent(0))),
+        fp8(call.fp8) {
+    if (is_needed_only) fp8.live_tokens = View();  // padding is rows of zeros
+  }
+
+  bool is_needed_only;
+  View x;          // io [R, H]  rows of the layer's input
+  View context;    // io [R, H]
+  View d_out;      // io [R, H]  gradient of the layer's output, in the end of x by the residual
+  View d_context;  // io [R, H]
+  View projected;  // io [R, H]
+  View d_branch;   // io [R, H]
+  View d_ff;       // io [R, F]
+  Fp8Layer fp8;
+};
+
 }  // namespace
 
 void layer_forward(Ops& ops, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerActivations& a = *call.saved;
-  const View& projected = call.scratch->projected;
-  const EncoderGemms gemms(ops, call.gemm_mode, &call.fp8);
+  const RowPart rows(call);
+  const EncoderGemms attention_gemms(ops, call.gemm_mode, &call.fp8);
+  const EncoderGemms gemms(ops, call.gemm_mode, &rows.fp8);
 
-  gemms.forward(EncoderGemm::kQkv, {.x = call.x,
-                                    .weight = w.qkv_weight,
-                                    .bias = w.qkv_bias,
-                                    .y = as_rows(a.qkv),
-                                    .pre_activation = kNoView});
+  attention_gemms.forward(EncoderGemm::kQkv, {.x = call.x,
+                                              .weight = w.qkv_weight,
+                                              .bias = w.qkv_bias,
+                                              .y = as_rows(a.qkv),
+                                              .pre_activation = kNoView});
   ops.run(AttentionFwd{.qkv = a.qkv,
                        .cu_seqlens = call.batch->cu_seqlens,
                        .out = as_heads(a.context, a.qkv),
@@ -44,14 +73,18 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                        .dropout = call.settings.attention_dropout,
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv)});
-  gemms.forward(EncoderGemm::kProjection, {.x = a.context,
+  if (rows.is_needed_only) {
+    ops.run(GatherRows{.source = a.context, .indices = call.needed_rows, .picked = rows.context});
+    ops.run(GatherRows{.source = call.x, .indices = call.needed_rows, .picked = rows.x});
+  }
+  gemms.forward(EncoderGemm::kProjection, {.x = rows.context,
                                            .weight = w.projection_weight,
                                            .bias = kNoView,
-                                           .y = projected,
+                                           .y = rows.projected,
                                            .pre_activation = kNoView});
-  ops.run(ResidualLnFwd{.x = projected,
+  ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.projection_bias,
-                        .residual = call.x,
+                        .residual = rows.x,
                         .gamma = w.attention_ln_gamma,
                         .beta = w.attention_ln_beta,
                         .sum = a.attention_sum,
@@ -60,6 +93,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .rstd = a.attention_rstd,
                         .mask = a.projection_mask,
                         .dropout = call.settings.projection_dropout,
+                        .dropout_rows = call.needed_rows,
                         .epsilon = call.settings.layer_norm_epsilon});
 
   gemms.feed_forward({.x = a.attention_y,
@@ -71,9 +105,9 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                      {.x = a.ff_mid,
                       .weight = w.ff_out_weight,
                       .bias = kNoView,
-                      .y = projected,
+                      .y = rows.projected,
                       .pre_activation = kNoView});
-  ops.run(ResidualLnFwd{.x = projected,
+  ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.ff_out_bias,
                         .residual = a.attention_y,
                         .gamma = w.ff_ln_gamma,
@@ -84,75 +118,76 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .rstd = a.ff_rstd,
                         .mask = a.ff_mask,
                         .dropout = call.settings.ff_dropout,
+                        .dropout_rows = call.needed_rows,
                         .epsilon = call.settings.layer_norm_epsilon});
 }
 
 namespace {
 
 // Around a block the gradient takes two ways: ResidualLnBwd writes the one past the block to
-// d_hidden and the one into it to d_branch; the block's last data gradient is added to d_hidden.
+// d_out and the one into it to d_branch; the block's last data gradient is added to d_out.
 
-void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
+void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows,
+                           const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
-  const Scratch& s = *call.scratch;
 
   const Fp8Result d_branch = gemms.gradient_result(EncoderGemm::kFfOut);
-  ops.run(ResidualLnBwd{.dy = s.d_hidden,
+  ops.run(ResidualLnBwd{.dy = rows.d_out,
                         .sum = a.ff_sum,
                         .mean = a.ff_mean,
                         .rstd = a.ff_rstd,
                         .mask = a.ff_mask,
                         .gamma = w.ff_ln_gamma,
-                        .dresidual = s.d_hidden,
-                        .dx = s.d_branch,
+                        .dresidual = rows.d_out,
+                        .dx = rows.d_branch,
                         .dgamma = g.ff_ln_gamma,
                         .dbeta = g.ff_ln_beta,
                         .dbias = g.ff_out_bias,
                         .dropout = call.settings.ff_dropout,
                         .accumulate = call.accumulate,
                         .dx_fp8 = d_branch});
-  gemms.feed_forward_backward({.dy = s.d_branch,
+  gemms.feed_forward_backward({.dy = rows.d_branch,
                                .x = a.ff_mid,
                                .dweight = g.ff_out_weight,
                                .dbias = kNoView,
                                .accumulate = call.accumulate},
-                              {.dy = s.d_branch,
+                              {.dy = rows.d_branch,
                                .weight = w.ff_out_weight,
                                .saved = a.ff_pre,
-                               .dx = s.d_ff,
+                               .dx = rows.d_ff,
                                .dbias_below = g.ff_in_bias,
                                .activation = call.settings.gelu,
                                .accumulate_dbias = call.accumulate},
-                              {.dy = s.d_ff,
+                              {.dy = rows.d_ff,
                                .x = a.attention_y,
                                .dweight = g.ff_in_weight,
                                .dbias = kNoView,
                                .accumulate = call.accumulate},
-                              {.dy = s.d_ff,
+                              {.dy = rows.d_ff,
                                .weight = w.ff_in_weight,
                                .saved = kNoView,
-                               .dx = s.d_hidden,
+                               .dx = rows.d_out,
                                .accumulate = Accumulate::kYes},
                               d_branch);
 }
 
-void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& call) {
+void projection_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows,
+                         const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
-  const Scratch& s = *call.scratch;
 
   const Fp8Result d_branch = gemms.gradient_result(EncoderGemm::kProjection);
-  ops.run(ResidualLnBwd{.dy = s.d_hidden,
+  ops.run(ResidualLnBwd{.dy = rows.d_out,
                         .sum = a.attention_sum,
                         .mean = a.attention_mean,
                         .rstd = a.attention_rstd,
                         .mask = a.projection_mask,
                         .gamma = w.attention_ln_gamma,
-                        .dresidual = s.d_hidden,
-                        .dx = s.d_branch,
+                        .dresidual = rows.d_out,
+                        .dx = rows.d_branch,
                         .dgamma = g.attention_ln_gamma,
                         .dbeta = g.attention_ln_beta,
                         .dbias = g.projection_bias,
@@ -161,13 +196,27 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                         .dx_fp8 = d_branch});
   gemms.backward(
       EncoderGemm::kProjection,
-      {.dy = s.d_branch,
-       .x = a.context,
+      {.dy = rows.d_branch,
+       .x = rows.context,
        .dweight = g.projection_weight,
        .dbias = kNoView,
        .accumulate = call.accumulate},
-      {.dy = s.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = s.d_context},
+      {.dy = rows.d_branch, .weight = w.projection_weight, .saved = kNoView, .dx = rows.d_context},
       d_branch);
+}
+
+void attention_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows,
+                        const LayerCall& call) {
+  const LayerParams& w = *call.weights;
+  const LayerParams& g = *call.gradients;
+  const LayerActivations& a = *call.saved;
+  const Scratch& s = *call.scratch;
+
+  if (rows.is_needed_only) {
+    ops.run(Fill{.values = s.d_context});
+    ops.run(
+        ScatterAddRows{.rows = rows.d_context, .indices = call.needed_rows, .target = s.d_context});
+  }
   ops.run(AttentionBwd{.dout = as_heads(s.d_context, a.qkv),
                        .qkv = a.qkv,
                        .out = as_heads(a.context, a.qkv),
@@ -191,15 +240,20 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const LayerCall& ca
                   .weight = w.qkv_weight,
                   .saved = kNoView,
                   .dx = s.d_hidden,
-                  .accumulate = Accumulate::kYes});
+                  .accumulate = rows.is_needed_only ? Accumulate::kNo : Accumulate::kYes});
+  if (rows.is_needed_only) {
+    ops.run(ScatterAddRows{.rows = rows.d_out, .indices = call.needed_rows, .target = s.d_hidden});
+  }
 }
 
 }  // namespace
 
 void layer_backward(Ops& ops, const LayerCall& call) {
-  const EncoderGemms gemms(ops, call.gemm_mode, &call.fp8);
-  feed_forward_backward(ops, gemms, call);
-  attention_backward(ops, gemms, call);
+  const RowPart rows(call);
+  const EncoderGemms row_gemms(ops, call.gemm_mode, &rows.fp8);
+  feed_forward_backward(ops, row_gemms, rows, call);
+  projection_backward(ops, row_gemms, rows, call);
+  attention_backward(ops, EncoderGemms(ops, call.gemm_mode, &call.fp8), rows, call);
 }
 
 }  // namespace bertha

@@ -40,18 +40,20 @@ struct LayerCall {
   const LayerActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View x;  // io [T, H]  input of the layer
+  View x;            // io [T, H]  input of the layer
+  View needed_rows;  // i32 [K]  rows to compute after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // of modes other than kIo
   LayerSettings settings;
   Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
 };
 
-/// saved.y = the layer's output for x.
+/// saved.y = the layer's output for x, or for needed_rows of it.
 void layer_forward(Ops& ops, const LayerCall& call);
 
-/// On entry scratch.d_hidden holds the gradient of saved.y, on return that of x. Gradients of
-/// weights are written, or added to with call.accumulate.
+/// On entry scratch.d_hidden holds the gradient of saved.y, or with needed_rows scratch.d_needed;
+/// on return d_hidden holds that of x. Gradients of weights are written, or added to with
+/// call.accumulate.
 void layer_backward(Ops& ops, const LayerCall& call);
 
 }  // namespace bertha

@@ -70,10 +70,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   const ShardPlan shards = make_shard_plan(
       table, {.shards = num_shards, .bucket_elements = bucket_elements(bucket_mib, request.io)});
   const auto padded_rows = request.on_gpu ? padded_rows_on_gpu : padded_rows_on_cpu;
-  const BatchRows rows{.tokens = padded_rows(capacity.tokens),
-                       .seqs = capacity.seqs,
-                       .masked = padded_rows(capacity.masked),
-                       .seq_tokens = capacity.seq_tokens};
+  const BatchRows rows = padded(capacity, padded_rows);
   std::vector<MemoryClass> memory{
       {"weights", shards.flat_elements * io_bytes},
       {"gradients", shards.flat_elements * io_bytes},

@@ -143,6 +143,10 @@ void report_resume(const Run& run, const DataPosition& saved, Reporter& reporter
                             "; earlier evaluations no longer count for the best checkpoint "
                             "and the target"));
   }
+  if (run.state.last_layer != run.config.train.last_layer) {
+    reporter.event(concat("goes on with train.last_layer ", word_of(run.state.last_layer),
+                          ", as this run began"));
+  }
   const std::string change = learning_rate_change(run.config, run.state.lamb);
   if (!change.empty()) reporter.warning(change);
 }
@@ -220,6 +224,7 @@ DataPosition put_back(Run& run, const std::string& checkpoint) {
   if (checkpoint.empty()) {
     state = {};
     state.seed = static_cast<uint64_t>(run.config.train.seed);
+    state.last_layer = run.config.train.last_layer;
     run.session->initialize_weights();
   } else {
     state = load_checkpoint(checkpoint, run.session->checkpoint_parts());
@@ -233,6 +238,7 @@ DataPosition put_back(Run& run, const std::string& checkpoint) {
   }
   state.data = data;
   run.session->model->set_scale_exponents(state.fp8_scale_exponents);
+  run.session->model->set_last_layer(state.last_layer);
   return saved;
 }
 

@@ -66,6 +66,7 @@ Session::Session(const Config& run_config, World& run_world, const SessionOption
   model = std::make_unique<Bert>(config.model, table,
                                  options.capacity.value_or(batch_capacity(config, world->size())),
                                  parts());
+  model->set_last_layer(config.train.last_layer);
   model->bind(
       optimizer->weights(), optimizer->gradients(),
       [o = optimizer.get()](int64_t end_element) { o->await_weights(end_element); },

@@ -17,15 +17,17 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
   float* sum = args.sum.as<float>();
   float* y = args.y.as<float>();
   const RowNorm norm(args);
-  for_dropout_rows(pool, args.dropout, args.mask, MaskUse::kDraw, args.x,
-                   [&](int64_t row, const float* factor) {
-                     const int64_t at = row * hidden;
+  for_dropout_rows(
+      pool, args.dropout, args.mask, MaskUse::kDraw, args.x,
+      [&](int64_t row, const float* factor) {
+        const int64_t at = row * hidden;
 #pragma omp simd
-                     for (int64_t i = 0; i < hidden; ++i) {
-                       sum[at + i] = residual[at + i] + (x[at + i] + bias[i]) * factor[i];
-                     }
-                     norm.run(row, sum + at, y + at);
-                   });
+        for (int64_t i = 0; i < hidden; ++i) {
+          sum[at + i] = residual[at + i] + (x[at + i] + bias[i]) * factor[i];
+        }
+        norm.run(row, sum + at, y + at);
+      },
+      args.dropout_rows);
 }
 
 template <>

@@ -11,6 +11,7 @@ void validate(const ResidualLnFwd& args) {
   check.views({{"residual", args.residual}, {"sum", args.sum}, {"y", args.y}}, shape.io,
               {shape.rows, shape.columns});
   check_norm(check, args, shape);
+  check.optional_view("dropout_rows", args.dropout_rows, DType::kI32, {shape.rows});
 }
 
 void validate(const ResidualLnBwd& args) {

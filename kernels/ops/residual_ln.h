@@ -9,7 +9,7 @@ namespace bertha {
 ///
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
-/// Random    element index t * H + h.
+/// Random    element index t * H + h, or dropout_rows[t] * H + h.
 /// Writes    overwrites sum, y, mean, rstd, and mask unless dropout has probability 0.
 /// Exact     deterministic; statistics of the sum as rounded to io, two-pass (CPU: f64).
 /// Needs     H % 8 == 0; T == 0 is a no-op.
@@ -27,6 +27,7 @@ struct ResidualLnFwd {
   View rstd;      // f32 [T]     out, 1 / standard deviation
   View mask;      // u8  [T, H / 8]  out: kept elements
   Dropout dropout;
+  View dropout_rows = {};  // i32 [T]  rows of the matrix from which these were gathered; -1: any
   float epsilon = 1e-12f;
 };
 

@@ -58,6 +58,7 @@ struct Case {
                                  .rstd = rstd.view(),
                                  .mask = mask_view(),
                                  .dropout = dropout_args(),
+                                 .dropout_rows = dropout_rows,
                                  .epsilon = kEpsilon});
     gpu().wait();
   }
@@ -109,6 +110,7 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   NaiveDropout dropout;
+  View dropout_rows;
   HostTensor<float> x, bias, residual, gamma, beta, dy;
   DeviceTensor state, sum, y, mean, rstd, mask, dresidual, dx;
 };
@@ -132,6 +134,42 @@ TEST(CudaResidualLn, ForwardMatchesTheDefinition) {
         } else {
           EXPECT_EQ(c.mask.values<uint8_t>().values,
                     HostTensor<uint8_t>({tokens, hidden / 8}, 0x5A).values);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaResidualLn, GatheredRowsKeepTheirDropout) {
+  const std::vector<int32_t> rows{32, -1, 0, 7, 31, 6, 6};
+  HostTensor<int32_t> indices({std::ssize(rows)}, 0);
+  indices.values = rows;
+  const DeviceTensor indices_on(gpu(), indices);
+  for (const DType io : kIoTypes) {
+    for (const int64_t hidden : {8, 40, 264, 768, 1024, 4104}) {
+      Case all(io, 33, hidden, 0.1f);
+      all.forward();
+      Case some(io, std::ssize(rows), hidden, 0.1f);
+      some.dropout_rows = indices_on.view();
+      for (int64_t i = 0; i < some.tokens * hidden; ++i) {
+        const int64_t from =
+            std::max(rows[static_cast<size_t>(i / hidden)], 0) * hidden + i % hidden;
+        some.x[i] = all.x[from];
+        some.residual[i] = all.residual[from];
+      }
+      some.forward();
+      const HostTensor<float> got = some.y.floats(), want = all.y.floats();
+      const HostTensor<uint8_t> got_mask = some.mask.values<uint8_t>();
+      const HostTensor<uint8_t> want_mask = all.mask.values<uint8_t>();
+      for (int64_t r = 0; r < some.tokens; ++r) {
+        const int64_t from = rows[static_cast<size_t>(r)];
+        if (from < 0) continue;
+        for (int64_t i = 0; i < hidden; ++i) {
+          ASSERT_EQ(got[r * hidden + i], want[from * hidden + i]) << some.what("y") << from;
+        }
+        for (int64_t i = 0; i < hidden / 8; ++i) {
+          ASSERT_EQ(got_mask[r * hidden / 8 + i], want_mask[from * hidden / 8 + i])
+              << some.what("mask") << from;
         }
       }
     }

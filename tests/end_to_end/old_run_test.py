@@ -33,6 +33,7 @@ class OldRun(EndToEnd):
         done = self.go_on(place, 2)
         self.assertEqual(done.code, 0, done)
         self.assertEqual(done.err.count("log.plots is gone"), 1, done)
+        self.assertIn("goes on with train.last_layer all_rows, as this run began", done.out + done.err)
         self.assertEqual([r["first_step"] for r in records(place / "run", "run")], [0, STOPPED])
         self.assert_same_steps(place / "uninterrupted", place / "run", LAST)
         self.assertIn(f"step_{LAST:08d}", checkpoints(place / "run"))

@@ -26,6 +26,7 @@ struct Case {
                              .rstd = rstd.view(),
                              .mask = mask.view(),
                              .dropout = dropout.with(state.view()),
+                             .dropout_rows = dropout_rows.view(),
                              .epsilon = epsilon},
                threads);
   }
@@ -61,6 +62,7 @@ struct Case {
   float epsilon = 0.125f;
   NaiveDropout dropout{.site = 21, .probability = 0.2f};
   HostTensor<uint64_t> state = dropout.state();
+  HostTensor<int32_t> dropout_rows{};
   HostTensor<float> x = random_tensor({tokens, hidden}, 1);
   HostTensor<float> bias = random_tensor({hidden}, 2);
   HostTensor<float> residual = random_tensor({tokens, hidden}, 3);
@@ -93,6 +95,34 @@ TEST(ResidualLn, ForwardMatchesTheDefinition) {
     expect_close(c.y.values, want.y, tolerance::kRowF32, "y" + shape, 30.0);
     expect_close(c.mean.values, want.mean, tolerance::kRowF32, "mean" + shape, 7.0);
     expect_close(c.rstd.values, want.rstd, tolerance::kRowF32, "rstd" + shape);
+  }
+}
+
+TEST(ResidualLn, GatheredRowsKeepTheirDropout) {
+  for (const int64_t hidden : {int64_t{8}, int64_t{40}, int64_t{264}}) {
+    Case all(33, hidden);
+    all.forward(1);
+    const std::vector<int32_t> rows{32, -1, 0, 7, 31};
+    Case some(std::ssize(rows), hidden);
+    some.dropout_rows = HostTensor<int32_t>({some.tokens}, 0);
+    some.dropout_rows.values = rows;
+    for (int64_t i = 0; i < some.tokens * hidden; ++i) {
+      const int64_t from = std::max(rows[static_cast<size_t>(i / hidden)], 0) * hidden + i % hidden;
+      some.x[i] = all.x[from];
+      some.residual[i] = all.residual[from];
+    }
+    some.forward(3);
+    for (int64_t r = 0; r < some.tokens; ++r) {
+      const int64_t from = rows[static_cast<size_t>(r)];
+      if (from < 0) continue;
+      for (int64_t i = 0; i < hidden; ++i) {
+        ASSERT_EQ(some.sum[r * hidden + i], all.sum[from * hidden + i]) << from << ", " << i;
+        ASSERT_EQ(some.y[r * hidden + i], all.y[from * hidden + i]) << from << ", " << i;
+      }
+      for (int64_t i = 0; i < hidden / 8; ++i) {
+        ASSERT_EQ(some.mask[r * hidden / 8 + i], all.mask[from * hidden / 8 + i]) << from;
+      }
+    }
   }
 }
 

@@ -153,12 +153,14 @@ struct NormGradientSums {
 
 /// Draws the dropout of the team's rows, saves it in `mask` (u8 [rows, columns / 8]) and stores
 /// the thread's eight bits in kept[r]. `drawn` is the thread's from turn to turn: a warp draws for
-/// as many batches at once as give each lane a word.
+/// as many batches at once as give each lane a word. drawn_rows: see ResidualLnFwd::dropout_rows;
+/// may be null.
 template <class Shape>
 __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int64_t first_row,
                                           int64_t rows, const DeviceDropout& dropout, uint64_t seed,
                                           uint64_t step, uint8_t* mask, uint32_t& drawn,
-                                          uint32_t (&kept)[Shape::kRows]) {
+                                          uint32_t (&kept)[Shape::kRows],
+                                          const int32_t* drawn_rows = nullptr) {
   constexpr int kRows = Shape::kRows;
   constexpr int kGroups = kWarpColumns / kDropoutGroup;  // of a warp in a row
   constexpr int kVecs = kDropoutGroup / kVecSize;        // of a group
@@ -169,10 +171,12 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
       const int own = team.lane / kGroups;
       const int64_t row = first_row + own / kRows * team.row_stride + own % kRows;
       if (row < rows) {
-        const int64_t group =
-            row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
-        drawn = drawn_bits(seed, step, dropout.site, group, dropout.threshold);
-        reinterpret_cast<uint32_t*>(mask)[group] = drawn;
+        const auto group_of = [&](int64_t of_row) {
+          return of_row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
+        };
+        const int64_t drawn_row = drawn_rows == nullptr ? row : drawn_rows[row];
+        drawn = drawn_bits(seed, step, dropout.site, group_of(drawn_row), dropout.threshold);
+        reinterpret_cast<uint32_t*>(mask)[group_of(row)] = drawn;
       }
     }
 #pragma unroll
@@ -185,10 +189,13 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (!team.inside || first_row + r >= rows) continue;
-      const int64_t vec = team.at(first_row + r) / kVecSize;
+      const int64_t row = first_row + r;
+      const int64_t drawn_row =
+          drawn_rows == nullptr ? row : max(drawn_rows[row], 0);  // a part of a group from 0 on
+      const int64_t vec = team.at(drawn_row) / kVecSize;
       const uint32_t word = drawn_bits(seed, step, dropout.site, vec / kVecs, dropout.threshold);
       kept[r] = word >> (vec % kVecs * kVecSize);
-      mask[vec] = static_cast<uint8_t>(kept[r]);
+      mask[team.at(row) / kVecSize] = static_cast<uint8_t>(kept[r]);
     }
   }
 }

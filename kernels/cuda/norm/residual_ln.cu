@@ -39,6 +39,7 @@ struct ForwardPointers {
   float* mean;
   float* rstd;
   uint8_t* mask;
+  const int32_t* dropout_rows;  // may be null
 };
 
 /// A batch of rows per team; the grid is one-shot.
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   if (dropout.active()) {
     uint32_t drawn = 0;
     draw_kept(team, 0, first, rows, dropout, dropout.random[0], dropout.random[1], p.mask, drawn,
-              kept);
+              kept, p.dropout_rows);
   }
   float sum[kRows][kVecSize] = {};
   for_rows<kRows>(left, [&](int r) {
@@ -131,7 +132,8 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .y = aligned_elements<T>(args.y),
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
-        .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
+        .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
+        .dropout_rows = optional_elements<int32_t>(args.dropout_rows)};
     dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
       using Shape = decltype(shape);
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);

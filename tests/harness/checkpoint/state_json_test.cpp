@@ -104,13 +104,15 @@ TEST(StateJson, WhatIsNotKnownOfTheDataIsLeftOut) {
 
 TEST(StateJson, LeftOutBatchesAndTheUsualLossReadBackBitForBit) {
   TrainingState state = example_state();
-  for (const char* key : {"batches_left_out", "usual_loss"}) {
+  for (const char* key : {"batches_left_out", "last_layer", "usual_loss"}) {
     EXPECT_EQ(to_json(state).find(key), std::string::npos);  // as in files of before
   }
   state.batches_left_out = 12;
+  state.last_layer = LastLayer::kNeededRows;
   state.usual_loss = {.mean = 1.0 / 3, .records = 8, .open_sum = 0.1, .open_masked = 7};
   const TrainingState read = training_state_from_json(to_json(state), "p");
   EXPECT_EQ(read.batches_left_out, 12);
+  EXPECT_EQ(read.last_layer, LastLayer::kNeededRows);
   EXPECT_EQ(read.usual_loss.mean, 1.0 / 3);
   EXPECT_EQ(read.usual_loss.records, 8);
   EXPECT_EQ(read.usual_loss.open_sum, 0.1);

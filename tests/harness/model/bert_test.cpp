@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "kernels/base/arguments.h"
 #include "kernels/base/tests/tolerance.h"
@@ -169,6 +171,34 @@ TEST(Bert, GradientsOfMicroBatchesAddUpToThoseOfTheWholeBatch) {
   for (size_t i = 0; i < whole.gradients.size(); ++i) {
     ASSERT_NEAR(parts.gradients[i], whole.gradients[i], tolerance::kModelGradientF32)
         << "element " << i;
+  }
+}
+
+TEST(Bert, TheNeededRowsOfTheLastLayerGiveTheSameLossAndGradients) {
+  const HostBatch batch = make_batch(random_sequences({7, 1, 12, 5, 16, 16}));
+  const auto train = [&](LastLayer last_layer) {
+    auto model = std::make_unique<TinyModel>(small_config(0.2), kCapacity);
+    randomize(*model);
+    model->bert.set_last_layer(last_layer);
+    return std::pair(model->loss_and_gradients(batch), std::move(model));
+  };
+  const auto [loss, all] = train(LastLayer::kAllRows);
+  const auto [loss_of_needed, needed] = train(LastLayer::kNeededRows);
+  const auto rows_of_output = [](const TinyModel& model) {
+    for (const NamedView& view : model.bert.activations()) {
+      if (view.name == "layer.1.output") return view.values.extent(0);
+    }
+    return int64_t{0};
+  };
+  EXPECT_EQ(rows_of_output(*all), batch.num_tokens);
+  EXPECT_LT(rows_of_output(*needed), batch.num_tokens);
+  EXPECT_NEAR(loss_of_needed, loss, 5 * tolerance::kModelLossF32);
+  for (const ParamInfo& param : all->table.params) {
+    for (int64_t i = param.offset; i < param.offset + param.elements; ++i) {
+      const auto at = static_cast<size_t>(i);
+      ASSERT_NEAR(needed->gradients[at], all->gradients[at], tolerance::kModelGradientF32)
+          << param.name;
+    }
   }
 }
 

@@ -128,15 +128,17 @@ TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
   EXPECT_EQ(bytes_of(cpu, "GEMM workspace"), -1);
   EXPECT_EQ(bytes_of(gpu, "GEMM workspace"), int64_t{64} << 20);
   EXPECT_EQ(bytes_of(gpu, "CUDA context, libraries"), int64_t{1} << 30);
-  // 300 tokens and 228 masked ones are rounded up: to whole 8s on the CPU, to whole 64s on a GPU.
+  // 300 tokens, 228 masked ones and 3 first ones are rounded up: to whole 8s on the CPU, to whole
+  // 64s on a GPU.
+  const auto activations = [&](BatchRows rows) {
+    rows.seqs = 3;
+    rows.seq_tokens = 100;
+    return activation_bytes_for(config.model, rows, DType::kBF16);
+  };
   EXPECT_EQ(bytes_of(cpu, "activations and batches"),
-            activation_bytes_for(config.model,
-                                 {.tokens = 304, .seqs = 3, .masked = 232, .seq_tokens = 100},
-                                 DType::kBF16));
+            activations({.tokens = 304, .masked = 232, .needed = 240}));
   EXPECT_EQ(bytes_of(gpu, "activations and batches"),
-            activation_bytes_for(config.model,
-                                 {.tokens = 320, .seqs = 3, .masked = 256, .seq_tokens = 100},
-                                 DType::kBF16));
+            activations({.tokens = 320, .masked = 256, .needed = 320}));
 }
 
 TEST(CostPlan, PositionsThatNoSequenceReachesCostNoActivations) {
