@@ -7,6 +7,7 @@ namespace bertha {
 // The arguments of operations by name alone: what runs one includes its header, and what runs many
 // kernels/ops.h.
 struct ActivationBwd;
+struct AdamWStep;
 struct AttentionBwd;
 struct AttentionFwd;
 struct Cast;
@@ -41,7 +42,7 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipFactor, ClipLocal, LambPrepare,
-    LambMoments, LambApply, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize,
+    LambMoments, LambApply, AdamWStep, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize,
     LinearBwdDataQuantize, UpdateScales, GradientScale>;
 
 }  // namespace bertha

@@ -28,6 +28,10 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
     : parts_(parts),
       config_(config),
       rules_(lamb_prepare_rules(config, schedule_steps)),
+      moments_rules_{.beta_1 = config.beta_1,
+                     .beta_2 = config.beta_2,
+                     .epsilon = config.epsilon,
+                     .weight_decay = config.weight_decay},
       plan_(make_shard_plan(table,
                             {.shard = shard(),
                              .shards = shard_count(),
@@ -40,12 +44,15 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
   gradients_ = take(parts.io, {plan_.flat_elements});
   buffers_.push_back(parts.collectives->allocate_shared(device, gradients_.bytes()));
   weights_ = View(buffers_.back().data(), parts.io, {plan_.flat_elements});
-  for (View* view : {&master_, &m_, &v_, &update_}) *view = take(DType::kF32, {shard_elements()});
+  for (View* view : {&master_, &m_, &v_}) *view = take(DType::kF32, {shard_elements()});
   gradient_shard_ = is_sharded() ? take(parts.io, {shard_elements()}) : gradients_;
   if (is_sharded()) {
     for (const Bucket& bucket : plan_.buckets) bucket_segments_.push_back(segments_of(bucket));
   }
-  norms_ = take(DType::kF64, {plan_.norm_rows, 2});
+  if (is_lamb()) {
+    update_ = take(DType::kF32, {shard_elements()});
+    norms_ = take(DType::kF64, {plan_.norm_rows, 2});
+  }
   sum_of_squares_ = take(DType::kF64, {1});
   clip_factor_ = take(DType::kF32, {1});
   state_ = take(DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
@@ -197,34 +204,39 @@ void Optimizer::advance_moments() {
                               .norms = norms_,
                               .state = state_,
                               .segments = plan_.segments,
-                              .rules = {.beta_1 = config_.beta_1,
-                                        .beta_2 = config_.beta_2,
-                                        .epsilon = config_.epsilon,
-                                        .weight_decay = config_.weight_decay}});
+                              .rules = moments_rules_});
 }
 
-void Optimizer::apply(const View& master, const View& update, const View& model_weights,
-                      std::span<const LambSegment> segments) {
-  parts_.ops->run(LambApply{.weight = master,
-                            .model_weight = model_weights,
-                            .update = update,
-                            .norms = norms_,
+/// The rest of LAMB's update, or all of AdamW's, for this rank's slice of a bucket.
+void Optimizer::update_slice(const Bucket& bucket, std::span<const LambSegment> segments) {
+  if (is_lamb()) {
+    parts_.ops->run(LambApply{.weight = slice_of(master_, bucket),
+                              .model_weight = own_slot_of(weights_, bucket),
+                              .update = slice_of(update_, bucket),
+                              .norms = norms_,
+                              .state = state_,
+                              .segments = segments});
+    return;
+  }
+  parts_.ops->run(AdamWStep{.gradient = slice_of(gradient_shard_, bucket),
+                            .weight = slice_of(master_, bucket),
+                            .model_weight = own_slot_of(weights_, bucket),
+                            .m = slice_of(m_, bucket),
+                            .v = slice_of(v_, bucket),
                             .state = state_,
                             .segments = segments,
-                            .trust_ratio = config_.name == OptimizerName::kLamb});
+                            .rules = moments_rules_});
 }
 
 /// The weights of a bucket are gathered while those of the next ones are computed.
-void Optimizer::apply_and_gather() {
+void Optimizer::update_and_gather() {
   if (!is_sharded()) {
-    apply(master_, update_, weights_, plan_.segments);
+    update_slice({.begin = 0, .elements = plan_.flat_elements}, plan_.segments);
     gather_all_buckets();
     return;
   }
   for (size_t i = 0; i < plan_.buckets.size(); ++i) {
-    const Bucket& bucket = plan_.buckets[i];
-    apply(slice_of(master_, bucket), slice_of(update_, bucket), own_slot_of(weights_, bucket),
-          bucket_segments_[i]);
+    update_slice(plan_.buckets[i], bucket_segments_[i]);
     order(*parts_.stream, *parts_.collectives, *computed_);
     gather_bucket(i);
   }
@@ -282,9 +294,11 @@ void Optimizer::reduce_gradients() {
 
 void Optimizer::update_weights() {
   prepare();
-  advance_moments();
-  sum_over_shards(norms_);
-  apply_and_gather();
+  if (is_lamb()) {
+    advance_moments();
+    sum_over_shards(norms_);
+  }
+  update_and_gather();
 }
 
 }  // namespace bertha

@@ -14,8 +14,8 @@
 
 namespace bertha {
 
-/// Sharded LAMB: reduce-scatter of gradients, update of this rank's shard, all-gather of weights.
-/// Owns the flat weights and gradients of the model, and the shard's master weights and moments.
+/// Sharded LAMB or AdamW: reduce-scatter of gradients, update of this rank's shard, all-gather of
+/// weights. Owns flat weights and gradients of the model, master weights and moments of the shard.
 ///
 /// Gradients are summed and weights gathered bucket by bucket on the stream of the collectives: the
 /// sum of a bucket begins when backward has finished it, and forward waits only for the weights it
@@ -66,7 +66,7 @@ class Optimizer {
   void reduce_gradients();  // clip before (if asked), the sums that have not begun, global norm
   /// f64 [1]: of the reduced gradient, between the two halves. NaN makes it skip the update.
   View gradient_sum_of_squares() const { return sum_of_squares_; }
-  void update_weights();  // prepare, moments, norms over ranks, apply, all-gather
+  void update_weights();  // prepare, for LAMB moments and norms over ranks; update, all-gather
   /// What is enqueued on the compute stream from here on reads updated weights [0, end_element).
   void await_weights(int64_t end_element) const;
   /// Each value becomes the largest of all ranks, in the order of the compute stream. i32.
@@ -86,6 +86,7 @@ class Optimizer {
   void publish_master();
 
  private:
+  bool is_lamb() const { return config_.name == OptimizerName::kLamb; }
   /// A single shard is the flat buffer itself.
   bool is_sharded() const { return shard_count() > 1; }
   View take(DType dtype, std::initializer_list<int64_t> extents);
@@ -104,13 +105,13 @@ class Optimizer {
   void gather_all_buckets();
   void prepare();
   void advance_moments();
-  void apply(const View& master, const View& update, const View& model_weights,
-             std::span<const LambSegment> segments);
-  void apply_and_gather();
+  void update_slice(const Bucket& bucket, std::span<const LambSegment> segments);
+  void update_and_gather();
 
   Parts parts_;
   OptimizerConfig config_;
   LambPrepareRules rules_;
+  LambMomentsRules moments_rules_;
   ShardPlan plan_;
   int64_t table_elements_;
   std::vector<Buffer> buffers_;                            // of the views that follow
@@ -119,9 +120,9 @@ class Optimizer {
   View master_;                                            // f32 [N]
   View m_;                                                 // f32 [N]
   View v_;                                                 // f32 [N]
-  View update_;                                            // f32 [N]
+  View update_;                                            // f32 [N]  of LAMB
   View gradient_shard_;                                    // io [N]
-  View norms_;                                             // f64 [X, 2]
+  View norms_;                                             // f64 [X, 2]  of LAMB
   View sum_of_squares_;                                    // f64 [1]
   View clip_factor_;                                       // f32 [1]
   View state_;                                             // u8 [sizeof(LambState)]

@@ -20,7 +20,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kBytesOfMoments = 12;  // f32 master weight and two f32 moments
-constexpr int64_t kBytesOfUpdate = 4;    // f32 direction, between the norms and their use
+constexpr int64_t kBytesOfUpdate = 4;    // LAMB's f32 direction, between the norms and their use
 
 // What a GPU holds beside the tensors. The second is a round estimate: the driver's context and the
 // code of the libraries.
@@ -75,10 +75,12 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"weights", shards.flat_elements * io_bytes},
       {"gradients", shards.flat_elements * io_bytes},
       {"optimizer shard", shards.shard_elements * kBytesOfMoments},
-      {"update direction", shards.shard_elements * kBytesOfUpdate},
       {"activations and batches",
        activation_bytes_for(request.config.model, rows, request.io, request.fp8)},
   };
+  if (request.config.optimizer.name == OptimizerName::kLamb) {
+    memory.push_back({"update direction", shards.shard_elements * kBytesOfUpdate});
+  }
   if (num_shards > 1) {  // a single one is the flat buffers
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }

@@ -99,6 +99,22 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
                                          .state = c[4],
                                          .segments = spans(c.extent)});
                    }});
+  const auto adamw = [spans](const OpCall& c) {
+    c.ops.run(AdamWStep{.gradient = c[0],
+                        .weight = c[1],
+                        .model_weight = c[2],
+                        .m = c[3],
+                        .v = c[4],
+                        .state = c[5],
+                        .segments = spans(c.extent)});
+  };
+  cases.push_back({.operation = "adamw_step",
+                   .shape = shape,
+                   .tensors = {flat_io("gradient", 0.01, 1, false), flat("weight", 0.05, 2, true),
+                               flat_io("model_weight", 0, 1, true), flat("m", 0, 2, true),
+                               flat("v", 0, 2, true), lamb_state()},
+                   .call = adamw,
+                   .prepare = adamw});
 }
 
 }  // namespace bertha

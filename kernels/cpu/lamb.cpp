@@ -10,11 +10,17 @@ namespace {
 
 constexpr int64_t kBlockElements = 1 << 14;
 
+struct NormSums {
+  double w2 = 0.0;
+  double u2 = 0.0;
+};
+
 /// A piece of one segment: the unit of work, the same for every number of threads.
 struct Piece {
   const LambSegment* segment;
   int64_t begin;  // elements, inside the shard
   int64_t end;
+  NormSums sums = {};  // LambMoments only
 };
 
 std::vector<Piece> split_segments(std::span<const LambSegment> segments) {
@@ -27,10 +33,13 @@ std::vector<Piece> split_segments(std::span<const LambSegment> segments) {
   return pieces;
 }
 
-struct NormSums {
-  double w2 = 0.0;
-  double u2 = 0.0;
-};
+/// work(piece) for every piece, on the threads of the pool.
+template <class Work>
+void for_pieces(WorkerPool& pool, std::vector<Piece>& pieces, const Work& work) {
+  pool.for_range(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) work(pieces[static_cast<size_t>(i)]);
+  });
+}
 
 LambState& state_of(const View& state) { return *static_cast<LambState*>(state.data); }
 
@@ -66,9 +75,24 @@ void apply_piece(const LambApply& args, float step_size, const Piece& piece) {
   }
 }
 
-void copy_piece(const LambApply& args, const Piece& piece) {
-  std::copy(args.weight.as<float>() + piece.begin, args.weight.as<float>() + piece.end,
-            args.model_weight.as<float>() + piece.begin);
+void step_piece(const AdamWStep& args, const LambState& state, const Piece& piece) {
+  const LambCoefficients c = lamb_coefficients(args.rules, state, piece.segment->decay);
+  const float learning_rate = state.learning_rate;
+  const float* gradient = args.gradient.as<float>();
+  float* weight = args.weight.as<float>();
+  float* model_weight = args.model_weight.as<float>();
+  float* m = args.m.as<float>();
+  float* v = args.v.as<float>();
+#pragma omp simd
+  for (int64_t i = piece.begin; i < piece.end; ++i) {
+    weight[i] -= learning_rate * lamb_direction(c, gradient[i], weight[i], m[i], v[i]);
+    model_weight[i] = weight[i];
+  }
+}
+
+void copy_piece(const View& from, const View& to, const Piece& piece) {
+  std::copy(from.as<float>() + piece.begin, from.as<float>() + piece.end,
+            to.as<float>() + piece.begin);
 }
 
 }  // namespace
@@ -102,16 +126,11 @@ void run_cpu(WorkerPool& pool, const LambMoments& args) {
   std::fill_n(norms, args.norms.elements(), 0.0);
   const LambState& state = state_of(args.state);
   if (state.skip != 0) return;
-  const std::vector<Piece> pieces = split_segments(args.segments);
-  std::vector<NormSums> sums(pieces.size());
-  pool.for_range(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      sums[static_cast<size_t>(i)] = advance_piece(args, state, pieces[static_cast<size_t>(i)]);
-    }
-  });
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    norms[2 * pieces[i].segment->tensor] += sums[i].w2;
-    norms[2 * pieces[i].segment->tensor + 1] += sums[i].u2;
+  std::vector<Piece> pieces = split_segments(args.segments);
+  for_pieces(pool, pieces, [&](Piece& piece) { piece.sums = advance_piece(args, state, piece); });
+  for (const Piece& piece : pieces) {
+    norms[2 * piece.segment->tensor] += piece.sums.w2;
+    norms[2 * piece.segment->tensor + 1] += piece.sums.u2;
   }
 }
 
@@ -120,18 +139,23 @@ void run_cpu(WorkerPool& pool, const LambApply& args) {
   require_f32("lamb_apply", "model_weight", args.model_weight);
   const double* norms = args.norms.as<double>();
   const LambState& state = state_of(args.state);
-  const std::vector<Piece> pieces = split_segments(args.segments);
-  pool.for_range(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Piece& piece = pieces[static_cast<size_t>(i)];
-      if (state.skip != 0) {
-        copy_piece(args, piece);
-        continue;
-      }
-      const double* sums = norms + 2 * piece.segment->tensor;
-      const float ratio = trust_ratio(sums[0], sums[1], args.trust_ratio && piece.segment->decay);
-      apply_piece(args, state.learning_rate * ratio, piece);
-    }
+  std::vector<Piece> pieces = split_segments(args.segments);
+  for_pieces(pool, pieces, [&](const Piece& piece) {
+    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
+    const double* sums = norms + 2 * piece.segment->tensor;
+    const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
+    apply_piece(args, state.learning_rate * ratio, piece);
+  });
+}
+
+template <>
+void run_cpu(WorkerPool& pool, const AdamWStep& args) {
+  require_f32("adamw_step", "gradient", args.gradient);
+  const LambState& state = state_of(args.state);
+  std::vector<Piece> pieces = split_segments(args.segments);
+  for_pieces(pool, pieces, [&](const Piece& piece) {
+    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
+    step_piece(args, state, piece);
   });
 }
 

@@ -1,9 +1,10 @@
 // The LAMB update in three passes over a shard: moments with the norms, a reduction between ranks,
-// and the step. Each block updates one chunk of one tensor; the last chunk of a tensor to finish
-// adds up the tensor's norms in chunk order, so that the bits do not depend on which one it was.
+// and the step. AdamW needs no norms: one pass. Each block updates one chunk of one tensor; the
+// last chunk of a tensor to finish adds up the tensor's norms in chunk order, so that the bits do
+// not depend on which one it was.
 //
 // Bound by  memory: per element with 16-bit gradients and weights 26 bytes for the moments and 14
-//           for the step.
+//           for the step, 28 for AdamW.
 // Figure    336 million elements in bf16, one H200: moments 2,149 us, step 1,140 us, 95 and 97 % of
 //           the rate of a copy (kernels/measured/lamb.md).
 
@@ -115,21 +116,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- LambMoments ---
+// --- LambMoments, and what AdamWStep shares with it ---
 
 template <class T>
 struct MomentsJob {
   const T* gradient;
-  const float* weight;
+  float* weight;
   float* m;
   float* v;
-  float* update;
-  double2* norms;     // [X]
-  double2* partials;  // [chunks]
   const LambState* state;
   LambChunkTable table;
   LambMomentsRules rules;
-  int vec;  // kVec, or 1 where an array is not aligned
+  int vec;                      // kVec, or 1 if an array is not aligned
+  float* update = nullptr;      // LambMoments only
+  double2* norms = nullptr;     // [X]  LambMoments only
+  double2* partials = nullptr;  // [chunks]  LambMoments only
+  T* model_weight = nullptr;    // AdamWStep only
 };
 
 /// Sums of w^2 and u^2.
@@ -143,22 +145,19 @@ struct NormSums {
   }
 };
 
+/// Advances m and v of N elements; out: their weights and update directions.
 template <int N, class T>
 __device__ __forceinline__ void advance(const MomentsJob<T>& job, const LambCoefficients& c,
-                                        int64_t at, NormSums& sums) {
-  float g[N], w[N], m[N], v[N], u[N];
+                                        int64_t at, float (&w)[N], float (&u)[N]) {
+  float g[N], m[N], v[N];
   load_floats(job.gradient + at, g);
   load_floats(job.weight + at, w);
   load_floats(job.m + at, m);
   load_floats(job.v + at, v);
 #pragma unroll
-  for (int e = 0; e < N; ++e) {
-    u[e] = lamb_direction(c, g[e], w[e], m[e], v[e]);
-    sums.add(w[e], u[e]);
-  }
+  for (int e = 0; e < N; ++e) u[e] = lamb_direction(c, g[e], w[e], m[e], v[e]);
   store_floats(job.m + at, m);
   store_floats(job.v + at, v);
-  store_floats(job.update + at, u);
 }
 
 template <class T>
@@ -166,7 +165,11 @@ __device__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chu
   const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
   NormSums sums;
   for_elements<2>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
-    advance<N>(job, c, at, sums);
+    float w[N], u[N];
+    advance(job, c, at, w, u);
+#pragma unroll
+    for (int e = 0; e < N; ++e) sums.add(w[e], u[e]);
+    store_floats(job.update + at, u);
   });
   return sums;
 }
@@ -213,43 +216,57 @@ struct ApplyJob {
   const LambState* state;
   LambChunkTable table;
   int vec;
-  bool trust_ratio;
 };
 
-/// w -= step_size * u, or only the model's copy of w.
-template <int N, bool kSkip, class T>
-__device__ __forceinline__ void apply(const ApplyJob<T>& job, float step_size, int64_t at) {
-  float w[N];
-  load_floats(job.weight + at, w);
-  if constexpr (!kSkip) {
-    float u[N];
-    load_floats(job.update + at, u);
-#pragma unroll
-    for (int e = 0; e < N; ++e) w[e] -= step_size * u[e];
-    store_floats(job.weight + at, w);
-  }
-  store_floats(job.model_weight + at, w);
-}
-
-template <bool kSkip, class T>
-__device__ void apply_chunk(const ApplyJob<T>& job, const LambChunk& chunk, float step_size) {
+/// The model's copy of a chunk's weights. Job: ApplyJob or MomentsJob.
+template <class Job>
+__device__ void copy_chunk(const Job& job, const LambChunk& chunk) {
   for_elements<4>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
-    apply<N, kSkip>(job, step_size, at);
+    float w[N];
+    load_floats(job.weight + at, w);
+    store_floats(job.model_weight + at, w);
   });
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) apply_kernel(ApplyJob<T> job) {
   const LambChunk chunk = job.table.chunks[blockIdx.x];
-  if (job.state->skip != 0) return apply_chunk<true>(job, chunk, 0.0f);
+  if (job.state->skip != 0) return copy_chunk(job, chunk);
   __shared__ float step_size;
   if (threadIdx.x == 0) {
     const double2 sums = job.norms[chunk.tensor];
-    step_size =
-        job.state->learning_rate * trust_ratio(sums.x, sums.y, job.trust_ratio && chunk.decay != 0);
+    step_size = job.state->learning_rate * trust_ratio(sums.x, sums.y, chunk.decay != 0);
   }
   __syncthreads();
-  apply_chunk<false>(job, chunk, step_size);
+  for_elements<4>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    float w[N], u[N];
+    load_floats(job.weight + at, w);
+    load_floats(job.update + at, u);
+#pragma unroll
+    for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-step_size, u[e], w[e]);
+    store_floats(job.weight + at, w);
+    store_floats(job.model_weight + at, w);
+  });
+}
+
+// --- AdamWStep ---
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) adamw_kernel(MomentsJob<T> job) {
+  const LambChunk chunk = job.table.chunks[blockIdx.x];
+  if (job.state->skip != 0) return copy_chunk(job, chunk);
+  const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
+  const float learning_rate = job.state->learning_rate;
+  for_elements<2>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    float w[N], u[N];
+    advance(job, c, at, w, u);
+    // Explicit, because the compiler does not fuse the two operations across the branches of
+    // lamb_direction, and the last bit would differ from LambApply's.
+#pragma unroll
+    for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-learning_rate, u[e], w[e]);
+    store_floats(job.weight + at, w);
+    store_floats(job.model_weight + at, w);
+  });
 }
 
 /// kVec when every array can be accessed in vectors of it, else 1.
@@ -299,13 +316,13 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
         .weight = args.weight.as<float>(),
         .m = args.m.as<float>(),
         .v = args.v.as<float>(),
-        .update = args.update.as<float>(),
-        .norms = static_cast<double2*>(args.norms.data),
-        .partials = static_cast<double2*>(context.scratch.take(blocks * int64_t{sizeof(double2)})),
         .state = state_of(args.state),
         .table = table,
         .rules = args.rules,
-        .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update})};
+        .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update}),
+        .update = args.update.as<float>(),
+        .norms = static_cast<double2*>(args.norms.data),
+        .partials = static_cast<double2*>(context.scratch.take(blocks * int64_t{sizeof(double2)}))};
     launch_kernel(context.stream, moments_kernel<T>, {blocks, kThreads}, job);
   });
 }
@@ -322,9 +339,29 @@ void run_cuda(CudaContext& context, const LambApply& args) {
                           .norms = static_cast<const double2*>(args.norms.data),
                           .state = state_of(args.state),
                           .table = table,
-                          .vec = vec_size_of({args.weight, args.model_weight, args.update}),
-                          .trust_ratio = args.trust_ratio};
+                          .vec = vec_size_of({args.weight, args.model_weight, args.update})};
     launch_kernel(context.stream, apply_kernel<T>, {table.chunks_count, kThreads}, job);
+  });
+}
+
+template <>
+void run_cuda(CudaContext& context, const AdamWStep& args) {
+  int64_t tensors = 0;
+  for (const LambSegment& segment : args.segments) tensors = std::max(tensors, segment.tensor + 1);
+  const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
+  if (table.chunks_count == 0) return;
+  dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
+    const MomentsJob<T> job{
+        .gradient = elements<T>(args.gradient),
+        .weight = args.weight.as<float>(),
+        .m = args.m.as<float>(),
+        .v = args.v.as<float>(),
+        .state = state_of(args.state),
+        .table = table,
+        .rules = args.rules,
+        .vec = vec_size_of({args.gradient, args.weight, args.model_weight, args.m, args.v}),
+        .model_weight = elements<T>(args.model_weight)};
+    launch_kernel(context.stream, adamw_kernel<T>, {table.chunks_count, kThreads}, job);
   });
 }
 

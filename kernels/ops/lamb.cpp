@@ -39,6 +39,13 @@ void check_segments(const ArgumentCheck& check, std::span<const LambSegment> seg
   }
 }
 
+void check_rules(const ArgumentCheck& check, const LambMomentsRules& rules) {
+  check_beta(check, "beta_1", rules.beta_1);
+  check_beta(check, "beta_2", rules.beta_2);
+  check.positive("epsilon", rules.epsilon);
+  check_not_negative(check, "weight_decay", rules.weight_decay);
+}
+
 }  // namespace
 
 void validate(const LambPrepare& args) {
@@ -85,10 +92,7 @@ void validate(const LambMoments& args) {
   check_norms(check, args.norms);
   check_state(check, args.state);
   check_segments(check, args.segments, args.norms.extent(0), elements);
-  check_beta(check, "beta_1", args.rules.beta_1);
-  check_beta(check, "beta_2", args.rules.beta_2);
-  check.positive("epsilon", args.rules.epsilon);
-  check_not_negative(check, "weight_decay", args.rules.weight_decay);
+  check_rules(check, args.rules);
 }
 
 void validate(const LambApply& args) {
@@ -100,6 +104,18 @@ void validate(const LambApply& args) {
   check_norms(check, args.norms);
   check_state(check, args.state);
   check_segments(check, args.segments, args.norms.extent(0), elements);
+}
+
+void validate(const AdamWStep& args) {
+  const ArgumentCheck check(AdamWStep::kName);
+  const int64_t elements = args.gradient.elements();
+  check.io("gradient", args.gradient);
+  check.views({{"gradient", args.gradient}, {"model_weight", args.model_weight}},
+              args.gradient.dtype, {elements});
+  check.views({{"weight", args.weight}, {"m", args.m}, {"v", args.v}}, DType::kF32, {elements});
+  check_state(check, args.state);
+  check_segments(check, args.segments, INT32_MAX, elements);
+  check_rules(check, args.rules);
 }
 
 }  // namespace bertha

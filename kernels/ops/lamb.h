@@ -79,7 +79,7 @@ struct ClipLocal {
   View factor;    // f32 [1]
 };
 
-/// The numbers of LambMoments.
+/// The numbers of LambMoments and AdamWStep.
 struct LambMomentsRules {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
@@ -111,9 +111,8 @@ struct LambMoments {
   LambMomentsRules rules = {};
 };
 
-/// w -= learning_rate * ratio * u; with trust_ratio ratio = |w| / |u| for segments with decay and
-/// both norms nonzero, in all other cases 1, as in AdamW. Also writes the model's copy of the
-/// weights.
+/// w -= learning_rate * ratio * u, where ratio = |w| / |u| for segments with decay and both norms
+/// nonzero, and 1 in all other cases. Also writes the model's copy of the weights.
 ///
 /// Writes    weight, model_weight; with state.skip model_weight = weight, weight unchanged.
 struct LambApply {
@@ -124,7 +123,23 @@ struct LambApply {
   View norms;         // f64 [X, 2]  summed over ranks
   View state;         // u8  [sizeof(LambState)]
   std::span<const LambSegment> segments;
-  bool trust_ratio = true;
+};
+
+/// AdamW in one pass, with the bits of LambMoments followed by LambApply with a ratio of 1.
+///
+/// Needs     segments as LambMoments.
+/// Writes    m, v, weight, model_weight; with state.skip only model_weight = weight.
+/// Source    Loshchilov and Hutter 2019, algorithm 2; the learning rate multiplies the decay too.
+struct AdamWStep {
+  static constexpr const char* kName = "adamw_step";
+  View gradient;      // io  [N]
+  View weight;        // f32 [N]  in, out: master weights
+  View model_weight;  // io  [N]  out
+  View m;             // f32 [N]  in, out
+  View v;             // f32 [N]  in, out
+  View state;         // u8  [sizeof(LambState)]
+  std::span<const LambSegment> segments;
+  LambMomentsRules rules = {};
 };
 
 void validate(const LambPrepare& args);
@@ -132,5 +147,6 @@ void validate(const ClipFactor& args);
 void validate(const ClipLocal& args);
 void validate(const LambMoments& args);
 void validate(const LambApply& args);
+void validate(const AdamWStep& args);
 
 }  // namespace bertha

@@ -153,7 +153,7 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   state.bias_correction_2 = static_cast<float>(1.0 - std::pow(rules.beta_2, t));
 }
 
-/// The constants of LambMoments for one segment, rounded to f32 once.
+/// The constants of LambMoments and AdamWStep for one segment, rounded to f32 once.
 struct LambCoefficients {
   float gradient_multiplier;
   float beta_1;
@@ -191,7 +191,7 @@ BERTHA_HOST_DEVICE inline float lamb_direction(const LambCoefficients& c, float 
          c.decay * w;
 }
 
-/// |w| / |u| from the sums of squares; 1 where the tensor has no decay or a norm is zero.
+/// |w| / |u| from the sums of squares; 1 if the tensor has no decay or a norm is zero.
 BERTHA_HOST_DEVICE inline float trust_ratio(double sum_w2, double sum_u2, bool decay) {
   if (!decay || !(sum_w2 > 0.0) || !(sum_u2 > 0.0)) return 1.0f;
   return static_cast<float>(std::sqrt(sum_w2 / sum_u2));

@@ -67,9 +67,7 @@ TEST(CudaLamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
     const GpuShard on_gpu(shard, DType::kF32);
-    LambApply apply = on_gpu.apply_args();
-    apply.trust_ratio = c.is_on;
-    gpu().ops->run(apply);
+    gpu().ops->run(on_gpu.apply_args());
     EXPECT_FLOAT_EQ(on_gpu.read_weight()[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(on_gpu.read_model_weight(), on_gpu.read_weight());
   }

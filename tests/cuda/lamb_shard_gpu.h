@@ -65,6 +65,16 @@ class GpuShard {
             .state = state(),
             .segments = segments};
   }
+  AdamWStep adamw_args() const {
+    return {.gradient = gradient(),
+            .weight = weight(),
+            .model_weight = model_weight(),
+            .m = part(m_),
+            .v = part(v_),
+            .state = state(),
+            .segments = segments,
+            .rules = kAdamWRules};
+  }
 
   std::vector<float> read_gradient() const { return values_of(gradient_); }
   std::vector<float> read_weight() const { return values_of(weight_); }
@@ -104,5 +114,14 @@ class GpuShard {
   DeviceTensor gradient_, weight_, m_, v_, update_, model_weight_;
   DeviceTensor norms_, state_, sum_;
 };
+
+inline void expect_near(const std::vector<float>& found, const std::vector<float>& want,
+                        const char* what) {
+  ASSERT_EQ(found.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(found[i], want[i], tolerance::kLambDevice * std::max(1.0f, std::abs(want[i])))
+        << what << " of element " << i;
+  }
+}
 
 }  // namespace bertha::testing

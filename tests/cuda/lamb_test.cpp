@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -87,15 +86,6 @@ std::vector<float> gradient_of(DType io, uint32_t seed, float deviation) {
   HostTensor<float> values({40'000});
   fill_random(values.values, seed, deviation);
   return rounded_to(io, values).values;
-}
-
-void expect_near(const std::vector<float>& found, const std::vector<float>& want,
-                 const char* what) {
-  ASSERT_EQ(found.size(), want.size());
-  for (size_t i = 0; i < want.size(); ++i) {
-    ASSERT_NEAR(found[i], want[i], tolerance::kLambDevice * std::max(1.0f, std::abs(want[i])))
-        << what << " of element " << i;
-  }
 }
 
 /// Counters and the loss scale exactly, the rest to f32.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes lamb_golden.json: five LAMB updates of two ranks in float64, standard library only.
+"""Writes lamb_golden.json: five updates of two ranks in float64, standard library only.
 
-A transcription of the published update (LAMB with bias correction, decoupled decay, eps outside
-the root, clip before or after the reduction, dynamic loss scale, linear warm-up and polynomial
-decay), independent of the C++ code. Run: python3 tests/golden/make_lamb_golden.py
+A transcription of the published updates (LAMB and AdamW with bias correction, decoupled decay, eps
+outside the root, clip before or after the reduction, dynamic loss scale, linear warm-up and
+polynomial decay), independent of the C++ code. Run: python3 tests/golden/make_lamb_golden.py
 Made with CPython 3.11.7.
 """
 import json
@@ -64,7 +64,7 @@ def part_ranges():
             begin += size
 
 
-def update(state, gradient):
+def update(state, gradient, optimizer):
     b1, b2 = CONFIG["beta_1"], CONFIG["beta_2"]
     rate = learning_rate(state["t"])
     state["t"] += 1
@@ -79,14 +79,14 @@ def update(state, gradient):
             u = m_hat / (math.sqrt(v_hat) + CONFIG["epsilon"])
             direction.append(u + (CONFIG["weight_decay"] * w[i] if decay else 0.0))
         ratio = 1.0
-        if decay and norm(w[begin:end]) > 0 and norm(direction) > 0:
+        if optimizer == "lamb" and decay and norm(w[begin:end]) > 0 and norm(direction) > 0:
             ratio = norm(w[begin:end]) / norm(direction)
         for i, u in zip(range(begin, end), direction):
             w[i] -= rate * ratio * u
     return rate
 
 
-def run(weights, gradients, clip):
+def run(weights, gradients, clip, optimizer="lamb"):
     n = len(weights)
     state = {"w": list(weights), "m": [0.0] * n, "v": [0.0] * n, "t": 0}
     scale, clean, skipped, records = CONFIG["initial_loss_scale"], 0, 0, []
@@ -100,7 +100,7 @@ def run(weights, gradients, clip):
             if clip == "after":
                 factor = min(1.0, CONFIG["max_gradient_norm"] / (norm(g) + 1e-6))
                 g = [x * factor for x in g]
-            record["learning_rate"] = update(state, g)
+            record["learning_rate"] = update(state, g, optimizer)
             clean += 1
             if clean == CONFIG["loss_scale_growth_interval_steps"]:
                 scale, clean = scale * 2, 0
@@ -124,7 +124,8 @@ def main():
     golden = {"ranks": RANKS, "tensors": TENSORS, "config": CONFIG, "overflow_step": OVERFLOW_STEP,
               "weights": weights, "gradients": gradients,
               "after": run(weights, gradients, "after"),
-              "before": run(weights, gradients, "before")}
+              "before": run(weights, gradients, "before"),
+              "adamw": run(weights, gradients, "after", "adamw")}
     path = pathlib.Path(__file__).with_name("lamb_golden.json")
     path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 

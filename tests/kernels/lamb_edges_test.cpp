@@ -45,9 +45,7 @@ TEST(Lamb, NormsOfATensorAddUpOverItsSegments) {
 TEST(Lamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
-    LambApply apply = shard.apply_args();
-    apply.trust_ratio = c.is_on;
-    run_on_cpu(apply);
+    run_on_cpu(shard.apply_args());
     EXPECT_FLOAT_EQ(shard.weight[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(shard.model_weight[0], shard.weight[0]);
   }
@@ -102,6 +100,15 @@ TEST(LambContracts, RefuseArgumentsAndNameTheField) {
   expect_refused<LambMoments>(moments, [](auto& a) { a.rules.beta_2 = 1.0; }, {"beta_2 = 1"});
   expect_refused(shard.apply_args(), &LambApply::state, View(&shard.state, DType::kU8, {8}),
                  {"state is u8 [8]"});
+  const AdamWStep adamw = shard.adamw_args();
+  expect_accepted(adamw);
+  expect_refused(adamw, &AdamWStep::m, Shard::of(shorter),
+                 {"adamw_step", "m is f32 [39999], want f32 [40000]"});
+  expect_refused(adamw, &AdamWStep::model_weight,
+                 View(shard.model_weight.data(), DType::kBF16, {40000}),
+                 {"model_weight is bf16 [40000], want f32 [40000]"});
+  expect_refused<AdamWStep>(adamw, [](auto& a) { a.rules.weight_decay = -1.0; },
+                            {"weight_decay = -1"});
   const LambPrepare prepare = shard.prepare_args();
   expect_refused<LambPrepare>(prepare, [](auto& a) { a.rules.schedule.total_steps = 0; },
                               {"schedule.total_steps = 0"});
@@ -109,6 +116,8 @@ TEST(LambContracts, RefuseArgumentsAndNameTheField) {
                  {"gradient_sum_of_squares has no data"});
   shard.segments[3].begin -= 20;
   expect_refused<LambApply>(shard.apply_args(), [](auto&) {},
+                            {"want them ascending, without overlap"});
+  expect_refused<AdamWStep>(shard.adamw_args(), [](auto&) {},
                             {"want them ascending, without overlap"});
 }
 

@@ -1,12 +1,20 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
 
+#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb.h"
 
 namespace bertha::testing {
+
+inline constexpr LambMomentsRules kAdamWRules = {
+    .beta_1 = 0.8, .beta_2 = 0.97, .epsilon = 1e-3, .weight_decay = 0.05};
 
 /// A shard with everything the operations need, in plain vectors.
 struct Shard {
@@ -50,6 +58,16 @@ struct Shard {
             .state = state_view(),
             .segments = segments};
   }
+  AdamWStep adamw_args() {
+    return {.gradient = of(gradient),
+            .weight = of(weight),
+            .model_weight = of(model_weight),
+            .m = of(m),
+            .v = of(v),
+            .state = state_view(),
+            .segments = segments,
+            .rules = kAdamWRules};
+  }
 
   int64_t tensors;
   std::vector<float> gradient, weight, m, v, update, model_weight;
@@ -85,15 +103,13 @@ inline Shard ragged_shard() {
 
 /// |w| and |u| of one tensor as sums of squares, and the ratio that follows.
 struct TrustRatioCase {
-  bool is_on;
   bool decay;
   double w2;
   double u2;
   float ratio;
 };
 inline constexpr TrustRatioCase kTrustRatioCases[] = {
-    {true, true, 16, 4, 2}, {true, false, 16, 4, 1},    {true, true, 0, 4, 1},
-    {true, true, 16, 0, 1}, {true, true, 1, 100, 0.1f}, {false, true, 16, 4, 1}};
+    {true, 16, 4, 2}, {false, 16, 4, 1}, {true, 0, 4, 1}, {true, 16, 0, 1}, {true, 1, 100, 0.1f}};
 
 /// One weight of 10 with an update of 1 at learning rate 0.5.
 inline Shard trust_ratio_shard(const TrustRatioCase& c) {
@@ -104,6 +120,56 @@ inline Shard trust_ratio_shard(const TrustRatioCase& c) {
   shard.norms = {c.w2, c.u2};
   shard.state.learning_rate = 0.5f;
   return shard;
+}
+
+/// The scalars of update t, as LambPrepare would set them.
+inline void set_update(LambState& state, int t) {
+  state.successful_steps = t;
+  state.gradient_multiplier = 0.125f;
+  state.learning_rate = 0.02f;
+  state.bias_correction_1 = static_cast<float>(1 - std::pow(kAdamWRules.beta_1, t));
+  state.bias_correction_2 = static_cast<float>(1 - std::pow(kAdamWRules.beta_2, t));
+}
+
+/// The shard before its fifth update: moments are not zero, and every element of the model's copy
+/// is 5, so that a stray write shows.
+inline Shard before_fifth_update(Shard shard) {
+  fill_random(shard.weight, 1, 0.5f);
+  fill_random(shard.gradient, 2, 8.0f);
+  fill_random(shard.m, 3, 0.3f);
+  fill_random(shard.v, 4, 0.3f);
+  for (float& value : shard.v) value *= value;
+  for (float& value : shard.model_weight) value = 5.0f;
+  set_update(shard.state, 5);
+  return shard;
+}
+
+/// Ragged segments with gaps, and shards of odd sizes that one segment covers.
+inline std::vector<Shard> adamw_shards() {
+  std::vector<Shard> shards = {before_fifth_update(ragged_shard())};
+  for (const int64_t elements : {0, 1, 7, 33, 511}) {
+    Shard shard(elements, 1);
+    shard.segments = {{.tensor = 0, .begin = 0, .end = elements, .decay = elements != 33}};
+    shards.push_back(before_fifth_update(shard));
+  }
+  return shards;
+}
+
+/// Segments for which the ratio of LambApply is 1.
+inline std::vector<LambSegment> without_decay(std::vector<LambSegment> segments) {
+  for (LambSegment& segment : segments) segment.decay = false;
+  return segments;
+}
+
+/// The elements of all segments against a run in double.
+inline void expect_close(const std::vector<float>& found, const std::vector<double>& want,
+                         const Shard& shard, const char* what, int step) {
+  for (const LambSegment& segment : shard.segments) {
+    for (auto i = static_cast<size_t>(segment.begin); i < static_cast<size_t>(segment.end); ++i) {
+      ASSERT_NEAR(found[i], want[i], tolerance::kLambF32 * std::max(1.0, std::abs(want[i])))
+          << what << " of element " << i << " after step " << step;
+    }
+  }
 }
 
 }  // namespace bertha::testing

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/base/tests/run_on_cpu.h"
-#include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/lamb.h"
 #include "kernels/ops/reductions.h"
 #include "tests/kernels/lamb_shard.h"
@@ -69,16 +68,6 @@ void run_step(Shard& shard, const Reference& reference, int threads = 2) {
   run_on_cpu(prepare, threads);
   run_on_cpu(moments, threads);
   run_on_cpu(shard.apply_args(), threads);
-}
-
-void expect_close(const std::vector<float>& found, const std::vector<double>& want,
-                  const Shard& shard, const char* what, int step) {
-  for (const LambSegment& segment : shard.segments) {
-    for (auto i = static_cast<size_t>(segment.begin); i < static_cast<size_t>(segment.end); ++i) {
-      ASSERT_NEAR(found[i], want[i], tolerance::kLambF32 * std::max(1.0, std::abs(want[i])))
-          << what << " of element " << i << " after step " << step;
-    }
-  }
 }
 
 TEST(Lamb, SixStepsOfRaggedSegmentsEqualTheFormulasInDouble) {

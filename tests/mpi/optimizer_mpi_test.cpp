@@ -50,9 +50,18 @@ void expect_weights(const RunResult& mine, const RunResult& want, const RunSpec&
   }
 }
 
-TEST(OptimizerOverMpi, InAnyGroupsOfRanksItEqualsUnshardedWithTheSameBitsOnEveryRank) {
+class OptimizerOverMpi : public ::testing::TestWithParam<OptimizerName> {
+ protected:
+  OptimizerOverMpi() { spec.config.name = GetParam(); }
+
+  RunSpec spec = ragged_spec();
+};
+
+INSTANTIATE_TEST_SUITE_P(Names, OptimizerOverMpi, ::testing::ValuesIn(kOptimizers),
+                         [](const auto& test) { return std::string(word_of(test.param)); });
+
+TEST_P(OptimizerOverMpi, InAnyGroupsOfRanksItEqualsUnshardedWithTheSameBitsOnEveryRank) {
   for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
-    RunSpec spec = ragged_spec();
     spec.config.clip = clip;
     spec.config.bucket_mib = 0.01;
     spec.final_from = {20000, 300};
@@ -69,12 +78,12 @@ TEST(OptimizerOverMpi, InAnyGroupsOfRanksItEqualsUnshardedWithTheSameBitsOnEvery
   }
 }
 
-TEST(OptimizerOverMpi, EqualsTheRunInThreadsWhereverTheGradientIsClipped) {
+TEST_P(OptimizerOverMpi, EqualsTheRunInThreadsWhereverTheGradientIsClipped) {
   for (const ClipTime clip : {ClipTime::kAfter, ClipTime::kBefore}) {
     for (const double bucket_mib : kBucketsMib) {
-      RunSpec spec = ragged_spec();
       spec.config.clip = clip;
       spec.config.bucket_mib = bucket_mib;
+      spec.final_from = {};
       const RunResult threads = run_on_threads(world().size(), spec)[0];
       spec.final_from = {20000, 300};
       const RunResult mine = run_over_mpi(spec);

@@ -57,6 +57,14 @@ TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
   EXPECT_THAT(ran.out, testing::ContainsRegex("\n  lamb_moments +1.0 "));
 }
 
+TEST_F(BenchStepTest, AdamWIsOneOperation) {
+  const Ran ran = run("--by-operation --set optimizer.name=adamw");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  adamw_step +1.0 "));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("lamb_moments")));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("lamb_apply")));
+}
+
 TEST_F(BenchStepTest, OverTwoRanksDealsLengthsAndKeepsToTheTokens) {
   const std::string lengths = folder_.write("lengths.txt", "# length count\n10 5\n33 7\n64 9\n");
   const Ran ran =

@@ -41,9 +41,17 @@ std::vector<float> spread(const ParamTable& table, const std::vector<float>& den
   return flat;
 }
 
-OptimizerConfig golden_config(const nlohmann::json& json, ClipTime clip) {
+/// A key of the file, and what was run for it.
+struct GoldenCase {
+  const char* key;
+  OptimizerName name;
+  ClipTime clip;
+};
+
+OptimizerConfig golden_config(const nlohmann::json& json, const GoldenCase& test_case) {
   const auto& c = json.at("config");
-  return {.base_learning_rate = c.at("base_learning_rate"),
+  return {.name = test_case.name,
+          .base_learning_rate = c.at("base_learning_rate"),
           .warmup_steps = c.at("warmup_steps"),
           .start_warmup_step = c.at("start_warmup_step"),
           .decay_degree = c.at("decay_degree"),
@@ -52,13 +60,13 @@ OptimizerConfig golden_config(const nlohmann::json& json, ClipTime clip) {
           .epsilon = c.at("epsilon"),
           .weight_decay = c.at("weight_decay"),
           .max_gradient_norm = c.at("max_gradient_norm"),
-          .clip = clip,
+          .clip = test_case.clip,
           .loss_scale = LossScaling::kDynamic,
           .initial_loss_scale = c.at("initial_loss_scale"),
           .loss_scale_growth_interval_steps = c.at("loss_scale_growth_interval_steps")};
 }
 
-RunSpec golden_spec(const nlohmann::json& json, ClipTime clip) {
+RunSpec golden_spec(const nlohmann::json& json, const GoldenCase& test_case) {
   const ParamTable table = golden_table(json);
   const int overflow_step = json.at("overflow_step");
   const auto gradient = [json, table, overflow_step](int step, int rank, int ranks) {
@@ -68,7 +76,7 @@ RunSpec golden_spec(const nlohmann::json& json, ClipTime clip) {
     if (step == overflow_step && rank == 1) part[3] = INFINITY;
     return part;
   };
-  return {.config = golden_config(json, clip),
+  return {.config = golden_config(json, test_case),
           .schedule_steps = json.at("config").at("schedule_steps"),
           .table = table,
           .weights = spread(table, json.at("weights")),
@@ -76,7 +84,7 @@ RunSpec golden_spec(const nlohmann::json& json, ClipTime clip) {
           .steps = static_cast<int>(json.at("gradients").size())};
 }
 
-class OptimizerGolden : public ::testing::TestWithParam<ClipTime> {};
+class OptimizerGolden : public ::testing::TestWithParam<GoldenCase> {};
 
 TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   const nlohmann::json json = golden();
@@ -85,7 +93,7 @@ TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   ASSERT_EQ(result.states.size(), 5u);
   for (size_t step = 0; step < result.states.size(); ++step) {
     SCOPED_TRACE(concat("step ", step));
-    const auto& want = json.at(std::string(word_of(GetParam())))[step];
+    const auto& want = json.at(GetParam().key)[step];
     const LambState& state = result.states[step];
     EXPECT_EQ(state.loss_scale, want.at("loss_scale").get<float>());
     EXPECT_EQ(state.successful_steps, want.at("successful_steps").get<int64_t>());
@@ -104,8 +112,11 @@ TEST_P(OptimizerGolden, FiveUpdatesOfTwoRanksEqualThoseOfTheOtherProgram) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(ClipPoints, OptimizerGolden,
-                         ::testing::Values(ClipTime::kAfter, ClipTime::kBefore));
+INSTANTIATE_TEST_SUITE_P(
+    Cases, OptimizerGolden,
+    ::testing::Values(GoldenCase{"after", OptimizerName::kLamb, ClipTime::kAfter},
+                      GoldenCase{"before", OptimizerName::kLamb, ClipTime::kBefore},
+                      GoldenCase{"adamw", OptimizerName::kAdamw, ClipTime::kAfter}));
 
 }  // namespace
 }  // namespace bertha::testing

@@ -43,6 +43,8 @@ struct RunResult {
   std::vector<std::vector<float>> weights_by_step;  // model weights after each step
 };
 
+inline constexpr OptimizerName kOptimizers[] = {OptimizerName::kLamb, OptimizerName::kAdamw};
+
 /// Buckets in MiB for ragged_spec: the least that any number of ranks can have, some that no tensor
 /// ends with, and one for everything.
 inline constexpr double kBucketsMib[] = {1e-6, 0.0078, 0.0301, 100.0};

@@ -30,8 +30,17 @@ void expect_close(const std::vector<float>& found, const std::vector<float>& wan
 
 bool same_bits(const LambState& a, const LambState& b) { return memcmp(&a, &b, sizeof(a)) == 0; }
 
-TEST(Optimizer, ShardedOverTwoThreeAndFourRanksEqualsUnsharded) {
+class EachOptimizer : public ::testing::TestWithParam<OptimizerName> {
+ protected:
+  EachOptimizer() { spec.config.name = GetParam(); }
+
   RunSpec spec = ragged_spec();
+};
+
+INSTANTIATE_TEST_SUITE_P(Names, EachOptimizer, ::testing::ValuesIn(kOptimizers),
+                         [](const auto& test) { return std::string(word_of(test.param)); });
+
+TEST_P(EachOptimizer, ShardedOverTwoThreeAndFourRanksEqualsUnsharded) {
   const RunResult alone = run_on_threads(1, spec)[0];
   const auto count = static_cast<size_t>(spec.table.elements);
   for (const int ranks : {2, 3, 4}) {
@@ -60,8 +69,7 @@ void expect_same(const RunResult& found, const RunResult& want, const std::strin
   EXPECT_TRUE(same_bits(found.states.back(), want.states.back())) << what;
 }
 
-TEST(Optimizer, BucketsChangeNothingOnASingleRank) {
-  RunSpec spec = ragged_spec();
+TEST_P(EachOptimizer, BucketsChangeNothingOnASingleRank) {
   const RunResult whole = run_on_threads(1, spec)[0];
   for (const double bucket_mib : kBucketsMib) {
     spec.config.bucket_mib = bucket_mib;
@@ -107,15 +115,36 @@ class LoggedCollectives final : public Collectives {
     gathered.push_back(full);
     inner_.all_gather(shard, full);
   }
-  void all_reduce_sum(const View& values) override { inner_.all_reduce_sum(values); }
+  void all_reduce_sum(const View& values) override {
+    summed.push_back(values);
+    inner_.all_reduce_sum(values);
+  }
   void all_reduce_max(const View& values) override { inner_.all_reduce_max(values); }
 
   std::vector<View> reduced;
   std::vector<View> gathered;
+  std::vector<View> summed;
 
  private:
   Collectives& inner_;
 };
+
+TEST(Optimizer, OnlyLambSumsTheNormsOfTensorsOverRanks) {
+  for (const OptimizerName name : kOptimizers) {
+    run_ranks(2, [&](Device& device, Collectives& inner) {
+      RunSpec spec = ragged_spec();
+      spec.config.name = name;
+      spec.steps = 1;
+      LoggedCollectives collectives(inner);
+      run_updates(device, collectives, spec);
+      std::vector<int64_t> elements;
+      for (const View& values : collectives.summed) elements.push_back(values.elements());
+      const int64_t norms = 2 * make_shard_plan(spec.table, {}).norm_rows;
+      EXPECT_EQ(elements, name == OptimizerName::kLamb ? std::vector<int64_t>({1, norms})
+                                                       : std::vector<int64_t>{1});
+    });
+  }
+}
 
 /// Other collectives that take factors, as copies between GPUs do: what is sent ahead must be what
 /// is summed.
@@ -276,8 +305,7 @@ TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreN
   }
 }
 
-TEST(Optimizer, TheSameRunGivesTheSameBits) {
-  const RunSpec spec = ragged_spec();
+TEST_P(EachOptimizer, TheSameRunGivesTheSameBits) {
   const RunResult first = run_on_threads(3, spec)[1];
   const RunResult second = run_on_threads(3, spec)[1];
   EXPECT_EQ(first.master, second.master);
@@ -286,8 +314,7 @@ TEST(Optimizer, TheSameRunGivesTheSameBits) {
   EXPECT_TRUE(same_bits(first.states.back(), second.states.back()));
 }
 
-TEST(Optimizer, GapsAndPaddingStayZero) {
-  const RunSpec spec = ragged_spec();
+TEST_P(EachOptimizer, GapsAndPaddingStayZero) {
   const RunResult result = run_on_threads(3, spec)[0];
   std::vector<bool> covered(result.master.size());
   for (const ParamInfo& param : spec.table.params) {
@@ -302,12 +329,12 @@ TEST(Optimizer, GapsAndPaddingStayZero) {
   }
 }
 
-TEST(Optimizer, AnInfinityOnOneRankSkipsTheUpdateOnEveryRank) {
+TEST_P(EachOptimizer, AnInfinityOnOneRankSkipsTheUpdateOnEveryRank) {
+  const auto finite = spec.gradient;
   for (const ClipTime clip : {ClipTime::kBefore, ClipTime::kAfter}) {
-    RunSpec spec = ragged_spec();
     spec.config.clip = clip;
+    spec.gradient = finite;
     spec.steps = 2;
-    const auto finite = spec.gradient;
     const RunResult before = [&] {
       RunSpec one_step = spec;
       one_step.steps = 1;
@@ -435,8 +462,7 @@ std::vector<float> continue_run(int ranks, const RunSpec& spec, const RunResult&
   return weights;
 }
 
-TEST(Optimizer, ContinuesFromItsShardsBitwiseAtTheSameRanksAndCloselyAtOthers) {
-  RunSpec spec = ragged_spec();
+TEST_P(EachOptimizer, ContinuesFromItsShardsBitwiseAtTheSameRanksAndCloselyAtOthers) {
   spec.config.bucket_mib = 0.01;
   spec.steps = 3;
   const RunResult saved = run_on_threads(3, spec)[0];

@@ -98,11 +98,11 @@ TEST(CostPlan, SharesTheOptimizerOverRanksAndTheBatchOverMicroBatches) {
   EXPECT_NEAR(one.memory[0].bytes, four.memory[0].bytes, kPaddingBytes)
       << "weights are whole on every rank";
   EXPECT_NEAR(one.memory[2].bytes, 4 * four.memory[2].bytes, kPaddingBytes);
-  EXPECT_NEAR(one.memory[3].bytes, 4 * four.memory[3].bytes, kPaddingBytes);
-  EXPECT_EQ(3 * one.memory[3].bytes, one.memory[2].bytes) << "one f32 beside three";
+  EXPECT_NEAR(one.memory[4].bytes, 4 * four.memory[4].bytes, kPaddingBytes);
+  EXPECT_EQ(3 * one.memory[4].bytes, one.memory[2].bytes) << "one f32 beside three";
   ASSERT_EQ(four.memory.size(), 6U);
-  EXPECT_EQ(2 * four.memory[5].bytes, four.memory[3].bytes) << "a bf16 is half an f32";
-  EXPECT_GT(one.memory[4].bytes, 3 * four.memory[4].bytes);
+  EXPECT_EQ(2 * four.memory[5].bytes, four.memory[4].bytes) << "a bf16 is half an f32";
+  EXPECT_GT(one.memory[3].bytes, 3 * four.memory[3].bytes);
   const int64_t sum =
       std::accumulate(one.memory.begin(), one.memory.end(), int64_t{0},
                       [](int64_t bytes, const MemoryClass& part) { return bytes + part.bytes; });
@@ -114,6 +114,17 @@ int64_t bytes_of(const CostPlan& plan, const std::string& name) {
     if (part.name == name) return part.bytes;
   }
   return -1;
+}
+
+TEST(CostPlan, AdamWHasNoUpdateDirection) {
+  Config config = shape("base");
+  const CostPlan lamb = make_cost_plan({.config = config, .ranks = 4});
+  config.optimizer.name = OptimizerName::kAdamw;
+  const CostPlan adamw = make_cost_plan({.config = config, .ranks = 4});
+  EXPECT_EQ(bytes_of(adamw, "optimizer shard"), bytes_of(lamb, "optimizer shard"));
+  EXPECT_EQ(bytes_of(adamw, "update direction"), -1);
+  EXPECT_EQ(3 * bytes_of(lamb, "update direction"), bytes_of(lamb, "optimizer shard"));
+  EXPECT_EQ(lamb.memory_bytes - adamw.memory_bytes, bytes_of(lamb, "update direction"));
 }
 
 TEST(CostPlan, AGpuNeedsMoreThanTheTensors) {
