@@ -1,6 +1,5 @@
 #pragma once
 
-#include <source_location>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -39,7 +38,7 @@ std::string concat(const Parts&... parts) {
 
 [[noreturn]] void throw_error(ExitCode code, const std::string& what);
 [[noreturn]] void throw_failed_check(const char* condition, const std::string& what,
-                                     std::source_location at = std::source_location::current());
+                                     const char* file, int line);
 
 /// Ends the current work with a sentence for the user: fail(ExitCode::kData, path, ": empty file").
 template <class... Parts>
@@ -51,7 +50,8 @@ template <class... Parts>
 
 /// Internal consistency: throws Error(kInternal) with file and line unless `condition` holds.
 /// The parts after the condition name the field, the value found and the value wanted.
-#define BERTHA_CHECK(condition, ...)                                                           \
-  do {                                                                                         \
-    if (!(condition)) ::bertha::throw_failed_check(#condition, ::bertha::concat(__VA_ARGS__)); \
+#define BERTHA_CHECK(condition, ...)                                                               \
+  do {                                                                                             \
+    if (!(condition))                                                                              \
+      ::bertha::throw_failed_check(#condition, ::bertha::concat(__VA_ARGS__), __FILE__, __LINE__); \
   } while (false)
