@@ -51,6 +51,17 @@ bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Pa
   return false;
 }
 
+/// Refuses other gamma and beta than the kernels read.
+template <class Parameter, class Load>
+struct ParameterCheck {
+  static constexpr bool kIsRight =
+      kIsRowElement<Parameter> && std::is_same_v<Compute<Parameter>, Compute<ElementOf<Load>>>;
+  static_assert(
+      kIsRight,
+      "gamma and beta are of a wrong type; use double as Parameter for Elements of double, "
+      "and __half, __nv_bfloat16 or float otherwise");
+};
+
 /// y = (x - mean) * rstd * gamma + beta of the rows that norm.x gives, to norm.y; memory is read
 /// once, except for rows that shared memory does not hold.
 ///
@@ -62,21 +73,23 @@ bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Pa
 template <class Load, class Store, class Parameter>
 void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
                      int64_t rows, int64_t columns) {
-  if (rows == 0) return;
-  using Generic = GenericNormForward<Load, Store, Parameter>;
-  context.state<CompiledAlike<Generic>>();
-  const int most = std::min(row_vec_elements(columns, norm.x, norm.y),
-                            vec_elements(norm.residual, norm.gamma, norm.beta, norm.sum));
-  if constexpr (sizeof(typename Load::Element) <= 4) {
-    if (most == kVecSize) {
-      if (norm.residual == nullptr) {
-        if (run_aligned_forward<false>(context, norm, rows, columns)) return;
-      } else if constexpr (kIsPlainLoad<Load>) {
-        if (run_aligned_forward<true>(context, norm, rows, columns)) return;
+  if constexpr (FunctorCheck<Store, Load>::kAreRight && ParameterCheck<Parameter, Load>::kIsRight) {
+    if (rows == 0) return;
+    using Generic = GenericNormForward<Load, Store, Parameter>;
+    context.state<CompiledAlike<Generic>>();
+    const int most = std::min(row_vec_elements(columns, norm.x, norm.y),
+                              vec_elements(norm.residual, norm.gamma, norm.beta, norm.sum));
+    if constexpr (sizeof(typename Load::Element) <= 4) {
+      if (most == kVecSize) {
+        if (norm.residual == nullptr) {
+          if (run_aligned_forward<false>(context, norm, rows, columns)) return;
+        } else if constexpr (kIsPlainLoad<Load>) {
+          if (run_aligned_forward<true>(context, norm, rows, columns)) return;
+        }
       }
     }
+    launch_rows(context, Generic{{norm.x}, norm}, rows, columns, most);
   }
-  launch_rows(context, Generic{{norm.x}, norm}, rows, columns, most);
 }
 
 /// Where the gradients of gamma and beta go; null: not wanted.
@@ -94,54 +107,56 @@ void layer_norm_gradient_rows(CudaContext& context,
                               const NormGradient<LoadDy, LoadX, Store, Parameter>& norm,
                               const NormParameterGradients<Parameter>& gradients, int64_t rows,
                               int64_t columns) {
-  using Norm = NormGradient<LoadDy, LoadX, Store, Parameter>;
-  using T = typename Norm::Element;
-  using Number = typename Norm::Number;
-  static_assert(std::is_same_v<Number, Compute<Parameter>>, "f64 goes with f64 parameters alone");
-  context.state<CompiledAlike<GenericNormBackward<LoadDy, LoadX, Store, Parameter>>>();
-  Number* partial = nullptr;
-  unsigned teams = 0;
-  const auto take = [&](unsigned count) {
-    teams = count;
-    return partial = static_cast<Number*>(
-               context.scratch.take(column_sum_bytes<Number>(count, columns, 2)));
-  };
-  const auto run = [&] {
-    if (rows == 0) return;
-    const int of_rows = row_vec_elements(columns, norm.dy, norm.x, norm.dx);
-    const int most = std::min(of_rows, vec_elements(norm.gamma));
-    if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX>) {
-      if constexpr (sizeof(T) <= 4) {
-        if (is_streamed<T>(context, columns) && of_rows == kVecSize) {
-          return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
+  if constexpr (FunctorCheck<Store, LoadDy, LoadX>::kAreRight &&
+                ParameterCheck<Parameter, LoadDy>::kIsRight) {
+    using Norm = NormGradient<LoadDy, LoadX, Store, Parameter>;
+    using T = typename Norm::Element;
+    using Number = typename Norm::Number;
+    context.state<CompiledAlike<GenericNormBackward<LoadDy, LoadX, Store, Parameter>>>();
+    Number* partial = nullptr;
+    unsigned teams = 0;
+    const auto take = [&](unsigned count) {
+      teams = count;
+      return partial = static_cast<Number*>(
+                 context.scratch.take(column_sum_bytes<Number>(count, columns, 2)));
+    };
+    const auto run = [&] {
+      if (rows == 0) return;
+      const int of_rows = row_vec_elements(columns, norm.dy, norm.x, norm.dx);
+      const int most = std::min(of_rows, vec_elements(norm.gamma));
+      if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX>) {
+        if constexpr (sizeof(T) <= 4) {
+          if (is_streamed<T>(context, columns) && of_rows == kVecSize) {
+            return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
+          }
+        }
+        if constexpr (sizeof(T) == 2) {
+          if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(context, columns) &&
+              of_rows >= 2 && vec_elements(norm.dy.matrix, norm.x.matrix) == kVecSize) {
+            return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
+          }
+          if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
+              most == kVecSize) {
+            return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,
+                                                            columns, take);
+          }
         }
       }
-      if constexpr (sizeof(T) == 2) {
-        if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(context, columns) &&
-            of_rows >= 2 && vec_elements(norm.dy.matrix, norm.x.matrix) == kVecSize) {
-          return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
+      with_vec_size<T>(most, [&](auto vec_size) {
+        constexpr int N = decltype(vec_size)::value;
+        if (columns <= kMostRegisterColumns<typename Norm::HeldElement, N>) {
+          launch_layernorm_bwd_registers<N>(context, norm, rows, columns, take);
+        } else {
+          launch_layernorm_bwd_generic<N>(context, norm, rows, columns, take);
         }
-        if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
-            most == kVecSize) {
-          return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,
-                                                          columns, take);
-        }
-      }
-    }
-    with_vec_size<T>(most, [&](auto vec_size) {
-      constexpr int N = decltype(vec_size)::value;
-      if (columns <= kMostRegisterColumns<typename Norm::HeldElement, N>) {
-        launch_layernorm_bwd_registers<N>(context, norm, rows, columns, take);
-      } else {
-        launch_layernorm_bwd_generic<N>(context, norm, rows, columns, take);
-      }
-    });
-  };
-  run();
-  if (gradients.dgamma == nullptr && gradients.dbeta == nullptr) return;
-  const bool add = gradients.accumulate == Accumulate::kYes;
-  finish_column_sums<Parameter, 2>(context, partial, teams, columns,
-                                   {{{gradients.dgamma, add}, {gradients.dbeta, add}}});
+      });
+    };
+    run();
+    if (gradients.dgamma == nullptr && gradients.dbeta == nullptr) return;
+    const bool add = gradients.accumulate == Accumulate::kYes;
+    finish_column_sums<Parameter, 2>(context, partial, teams, columns,
+                                     {{{gradients.dgamma, add}, {gradients.dbeta, add}}});
+  }
 }
 
 }  // namespace bertha

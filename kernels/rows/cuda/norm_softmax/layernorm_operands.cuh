@@ -7,7 +7,7 @@ namespace bertha {
 /// Operands of LayerNorm forward. Statistics are f64 for f64, f32 otherwise.
 template <class Load, class Store, class Parameter>
 struct NormForward {
-  using Element = typename Load::Element;
+  using Element = ElementOf<Load>;
   using Number = Compute<Element>;
   Load x;                   // [rows, columns]
   const Element* residual;  // [rows, columns] of a plain Load; null: none
@@ -26,7 +26,7 @@ using PlainNormForward = NormForward<MatrixLoad<T>, MatrixStore<T>, T>;
 /// Operands of LayerNorm backward.
 template <class LoadDy, class LoadX, class Store, class Parameter>
 struct NormGradient {
-  using Element = typename LoadDy::Element;
+  using Element = ElementOf<LoadDy>;
   using Number = Compute<Element>;
   using HeldElement = typename TwoInputs<LoadDy, LoadX>::HeldElement;
   LoadDy dy;               // [rows, columns]

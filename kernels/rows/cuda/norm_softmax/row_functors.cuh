@@ -1,10 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/base/cuda/compute.cuh"
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -16,12 +19,13 @@ namespace bertha {
 //                                 select the kernels of 16-bit rows, and their e^x
 //   const Element* matrix         [rows, columns], read as it lies in memory; or
 //   load<N>(place)                N elements as a Vec<Element, N>, from anywhere
-//   values<N>(place, raw, v)      optional: Vec<Element, N> raw as the numbers v[N] of the row
-//   most_elements()               host, unless it has a matrix and no values: the most neighbouring
-//                                 elements (1, 2, 4 or 8) that it can take at once, at columns that
-//                                 are a multiple of as many; see vec_elements
-// and a Store has a `matrix` of its Element, or store<N>(place, numbers) and most_elements().
-// The numbers are f64 for f64, f32 otherwise.
+//   values<N>(place, raw, v)      Vec<Element, N> raw as the numbers v[N] of the row; or
+//   kHasValues = false            the elements are the numbers, as with MatrixLoad
+//   most_elements()               host: the most neighbouring elements (1, 2, 4 or 8) that it can
+//                                 take at once, at columns that are a multiple of as many; the
+//                                 address of its matrix need not be considered. See vec_elements
+// and a Store is a MatrixStore, or has store<N>(place, numbers) and most_elements(). The numbers
+// are f64 for f64, f32 otherwise. All members are const. A functor that differs does not compile.
 
 /// N neighbouring elements of a row.
 struct RowPlace {
@@ -34,7 +38,9 @@ struct RowPlace {
 template <class T>
 struct MatrixLoad {
   using Element = T;
+  static constexpr bool kHasValues = false;
   const T* matrix;  // [rows, columns]
+  int most_elements() const { return kVecSize; }
 };
 
 /// Whether a Store of softmax draws dropout, 32 decisions of a row at once, by
@@ -54,6 +60,7 @@ template <class T>
 struct MatrixStore {
   using Element = T;
   T* matrix;  // [rows, columns]
+  int most_elements() const { return kVecSize; }
 };
 
 template <class Functor>
@@ -61,18 +68,90 @@ inline constexpr bool kHasMatrix = requires(const Functor& functor) {
   functor.matrix;
 };
 
-/// Also where `values` is overloaded or has parameters of type auto.
 template <class Load>
-inline constexpr bool kHasValues = requires {
-  &Load::template values<1>;
+constexpr bool has_values() {
+  if constexpr (requires { Load::kHasValues; }) return Load::kHasValues;
+  return true;
 }
-|| requires(const Load& load, RowPlace place, const Vec<typename Load::Element, 1>& raw,
-            Compute<typename Load::Element> (&v)[1]) {
-  load.template values<1>(place, raw, v);
-};
+/// Whether `values` gives the numbers. A Load declares it if not, so that a misspelt `values` is an
+/// error.
+template <class Load>
+inline constexpr bool kHasValues = has_values<Load>();
 
 template <class Load>
 inline constexpr bool kIsPlainLoad = kHasMatrix<Load> && !kHasValues<Load>;
+
+template <class T>
+inline constexpr bool kIsRowElement =
+    std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, float> ||
+    std::is_same_v<T, double>;
+
+/// Refuses a wrong Load in one sentence: where kIsRight is false, no kernel is instantiated.
+template <class Load>
+struct LoadCheck {
+  using Element = float;
+  static constexpr bool kIsRight = false;
+  static_assert(sizeof(Load) == 0,
+                "a Load has no Element that the kernels read; add 'using Element = T;' with "
+                "__half, __nv_bfloat16, float or double as T");
+};
+template <class Load>
+requires kIsRowElement<typename Load::Element>
+struct LoadCheck<Load> {
+  using Element = typename Load::Element;
+  static constexpr bool kLoads = requires(const Load& load, RowPlace place) {
+    { load.template load<1>(place) } -> std::same_as<Vec<Element, 1>>;
+  };
+  static constexpr bool kHasElements = requires(const Load& load) {
+    { load.matrix } -> std::convertible_to<const Element*>;
+  };
+  static constexpr bool kGivesValues = requires(
+      const Load& load, RowPlace place, const Vec<Element, 1>& raw, Compute<Element> (&v)[1]) {
+    load.template values<1>(place, raw, v);
+  };
+  static constexpr bool kIsRead = kHasMatrix<Load> ? kHasElements && !kLoads : kLoads;
+  static constexpr bool kIsRight = kIsRead && kGivesValues == kHasValues<Load>;
+  static_assert(kIsRead,
+                "a Load cannot be read; add either 'const Element* matrix;' or "
+                "'template <int N> __device__ Vec<Element, N> load(const RowPlace&) const'");
+  static_assert(!kIsRead || kIsRight,
+                "a Load gives no numbers; add 'template <int N> __device__ void values(const "
+                "RowPlace&, const Vec<Element, N>&, Compute<Element> (&)[N]) const', or, if its "
+                "elements are the numbers, 'static constexpr bool kHasValues = false;'");
+};
+template <class Load>
+using ElementOf = typename LoadCheck<Load>::Element;
+
+template <class Store, class Number>
+struct StoreCheck {
+  static constexpr bool kIsRight =
+      !kHasMatrix<Store> &&
+      requires(const Store& store, RowPlace place, const Number (&numbers)[1]) {
+    store.template store<1>(place, numbers);
+  };
+  static_assert(kIsRight,
+                "a Store cannot take the numbers of its Loads; use MatrixStore, or add 'template "
+                "<int N> __device__ void store(const RowPlace&, const Number (&)[N]) const', with "
+                "double as Number for Elements of double and float otherwise, and no 'matrix'");
+};
+template <class T, class Number>
+struct StoreCheck<MatrixStore<T>, Number> {
+  static constexpr bool kIsRight = kIsRowElement<T> && std::is_same_v<Compute<T>, Number>;
+  static_assert(kIsRight,
+                "a MatrixStore<T> cannot take the numbers of its Loads; use double as T for "
+                "Elements of double, and __half, __nv_bfloat16 or float otherwise");
+};
+
+/// Refuses wrong functors of an operation with one Load or two.
+template <class Store, class First, class Second = First>
+struct FunctorCheck {
+  static constexpr bool kHaveOneSize = sizeof(ElementOf<First>) == sizeof(ElementOf<Second>);
+  static constexpr bool kAreRight = kHaveOneSize && LoadCheck<First>::kIsRight &&
+                                    LoadCheck<Second>::kIsRight &&
+                                    StoreCheck<Store, Compute<ElementOf<First>>>::kIsRight;
+  static_assert(kHaveOneSize,
+                "two Loads have Elements of different sizes; convert one of them in load<N>()");
+};
 
 /// What registers keep of a row between its passes: elements as they were read, or numbers.
 template <class Load>
@@ -91,7 +170,6 @@ __device__ __forceinline__ auto fetch(const Load& load, const RowPlace& place) {
 /// The same bits as elements of another type of their size.
 template <class To, class From, int N>
 __device__ __forceinline__ Vec<To, N> bits_as(const Vec<From, N>& vec) {
-  static_assert(sizeof(To) == sizeof(From), "both Loads have Elements of one size");
   if constexpr (std::is_same_v<To, From>) {
     return vec;
   } else {
@@ -227,9 +305,9 @@ struct OneInput {
 /// bits of the first.
 template <class First, class Second>
 struct TwoInputs {
-  using Element = typename First::Element;
+  using Element = ElementOf<First>;
   static constexpr int kInputs = 2;
-  static constexpr bool kIsOneType = std::is_same_v<Element, typename Second::Element>;
+  static constexpr bool kIsOneType = std::is_same_v<Element, ElementOf<Second>>;
   static constexpr bool kIsPlain = kIsPlainLoad<First> && kIsPlainLoad<Second>;
   static constexpr bool kHasMatrices = kHasMatrix<First> && kHasMatrix<Second>;
   using HeldElement = std::conditional_t<kHasValues<First> || kHasValues<Second> || !kIsOneType,
@@ -286,11 +364,15 @@ int vec_elements(const T*... operands) {
 template <class Functor>
 int most_elements(const Functor& functor) {
   int most = kVecSize;
-  if constexpr (requires { functor.most_elements(); }) {
+  if constexpr (requires { int{functor.most_elements()}; }) {
     most = functor.most_elements();
+    if (most < 1 || most > kVecSize || !std::has_single_bit(static_cast<unsigned>(most))) {
+      fail(ExitCode::kInternal, "most_elements() of a functor is ", most, ", want 1, 2, 4 or 8");
+    }
   } else {
-    static_assert(kHasMatrix<Functor> && !kHasValues<Functor>,
-                  "a functor with load, values or store says most_elements()");
+    static_assert(sizeof(Functor) == 0,
+                  "a functor does not say how many neighbouring elements it can take at once; add "
+                  "'int most_elements() const', which returns 1, 2, 4 or 8");
   }
   if constexpr (kHasMatrix<Functor>) most = std::min(most, vec_elements(functor.matrix));
   return most;

@@ -105,9 +105,11 @@ void run_softmax_rows(CudaContext& context, const Operation& operation, int64_t 
 template <SoftmaxKind kKind, class Load, class Store>
 void softmax_rows(CudaContext& context, const Load& load, const Store& store, int64_t rows,
                   int64_t columns) {
-  if (rows == 0) return;
-  run_softmax_rows(context, SoftmaxRows<Load, Store, kKind>{{load}, store}, rows, columns,
-                   row_vec_elements(columns, load, store));
+  if constexpr (FunctorCheck<Store, Load>::kAreRight) {
+    if (rows == 0) return;
+    run_softmax_rows(context, SoftmaxRows<Load, Store, kKind>{{load}, store}, rows, columns,
+                     row_vec_elements(columns, load, store));
+  }
 }
 
 /// The gradient by what softmax_rows took, times `scale`, from dy and the y of forward, whose
@@ -115,10 +117,12 @@ void softmax_rows(CudaContext& context, const Load& load, const Store& store, in
 template <SoftmaxKind kKind, class LoadDy, class LoadY, class Store>
 void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& y, const Store& dx,
                            double scale, int64_t rows, int64_t columns) {
-  if (rows == 0) return;
-  const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{
-      {dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
-  run_softmax_rows(context, operation, rows, columns, row_vec_elements(columns, dy, y, dx));
+  if constexpr (FunctorCheck<Store, LoadDy, LoadY>::kAreRight) {
+    if (rows == 0) return;
+    const SoftmaxGradientRows<LoadDy, LoadY, Store, kKind> operation{
+        {dy, y}, dx, static_cast<Compute<typename LoadDy::Element>>(scale)};
+    run_softmax_rows(context, operation, rows, columns, row_vec_elements(columns, dy, y, dx));
+  }
 }
 
 // --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------

@@ -11,6 +11,7 @@ namespace {
 template <class T>
 struct GatheredLoad {
   using Element = T;
+  static constexpr bool kHasValues = false;
   const T* from;
   const int64_t* index;
   int64_t columns;
@@ -64,6 +65,11 @@ struct DoubledLoad {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] *= 2;
   }
+};
+
+struct WidthOnly {
+  int width;
+  int most_elements() const { return width; }
 };
 
 template <class T>
@@ -124,6 +130,8 @@ void run_gradient(CudaContext& context, const MovedNorm& args,
 }
 
 }  // namespace
+
+int accepted_width(int width) { return most_elements(WidthOnly{width}); }
 
 void gathered_log_softmax(CudaContext& context, const View& x, const View& index, const View& y) {
   const MatrixStore<float> store{elements<float>(y)};

@@ -10,6 +10,9 @@ struct CudaContext;
 // elsewhere, other dtypes, the logarithm. R = rows, C = columns.
 namespace bertha::testing {
 
+/// What the kernels use of a functor whose most_elements() returns `width`.
+int accepted_width(int width);
+
 /// y = log softmax of row index[r] of x; of row r where the index has no data.
 void gathered_log_softmax(CudaContext& context, const View& x,  // f16 [R, C]
                           const View& index,                    // i64 [R]
