@@ -11,6 +11,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kAlignmentBytes = 256;
+constexpr int kMostThreads = 4096;
 
 using Clock = std::chrono::steady_clock;
 
@@ -82,7 +83,9 @@ void CpuDevice::copy(Stream&, void* destination, const void* source, int64_t byt
 }
 
 std::unique_ptr<Device> make_cpu_device(int threads) {
-  if (threads < 1) fail(ExitCode::kUsage, "CPU threads = ", threads, ", want at least 1.");
+  if (threads < 1 || threads > kMostThreads) {
+    fail(ExitCode::kUsage, "CPU threads = ", threads, ", want 1 to ", kMostThreads);
+  }
   return std::make_unique<CpuDevice>(threads);
 }
 

@@ -9,7 +9,8 @@ namespace bertha {
 /// The reference backend: plain loops, f32 storage (row operations f64, too), f64 where sums are
 /// long, OpenBLAS GEMMs. Other backends are tested against it; it is the default where no GPU is.
 ///
-/// Threads   work of one operation is spread over `threads` threads; results do not depend on it.
+/// Threads   work of one operation is spread over `threads` threads, 1 to 4096, which end with the
+///           device; results do not depend on their number.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
 /// Instruction sets beyond plain x86-64 or ARMv8 that these operations were compiled to, by GCC's

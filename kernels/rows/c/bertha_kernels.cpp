@@ -175,12 +175,7 @@ using bertha::ViewMaker;
 int32_t bertha_abi_version(void) { return BERTHA_ABI_VERSION; }
 
 int32_t bertha_open_cpu(int32_t threads, BerthaKernels** kernels) {
-  return bertha::open(kernels, [&] {
-    if (threads < 1) {
-      bertha::fail(bertha::ExitCode::kUsage, "threads is ", threads, ", want 1 or more");
-    }
-    return bertha::make_cpu_device(threads);
-  });
+  return bertha::open(kernels, [&] { return bertha::make_cpu_device(threads); });
 }
 
 int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels) {

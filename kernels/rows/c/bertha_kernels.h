@@ -113,8 +113,8 @@ typedef struct BerthaKernels BerthaKernels;
 /* Of the library that is loaded. */
 int32_t bertha_abi_version(void);
 
-/* CPU, with so many threads; operations have run when they return, and streams are NULL.
- * The handle is made also where the call fails, unless memory is short: close it then, too. */
+/* CPU with 1 to 4096 threads, which bertha_close ends; operations have run when they return, and
+ * streams are NULL. The handle is made also where the call fails, unless memory is short: close it then, too. */
 int32_t bertha_open_cpu(int32_t threads, BerthaKernels** kernels);
 /* GPU `ordinal` of those visible, which becomes the calling thread's current one. */
 int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels);

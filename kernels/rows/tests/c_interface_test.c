@@ -1,5 +1,6 @@
 /* The C interface from C, on the CPU: every operation, values that are known, and sentences. */
 #include <bertha_kernels.h>
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +99,9 @@ static void test_double_precision(BerthaKernels* kernels) {
     double x, epsilon, y, rstd;
   } rows[] = {{0.001, 1e-5, 0.30151134457776363, 301.5113445777636},
               {1e-6, 1e-12, 0.7071067811865475, 707106.7811865476},
-              {1.0, 0.0, 1.0, 1.0}};
-  for (int i = 0; i < 3; ++i) {
+              {1.0, 0.0, 1.0, 1.0},
+              {0.0, 1e-50, 0.0, 1e25}}; /* 1e-50 is 0 in f32 */
+  for (int i = 0; i < 4; ++i) {
     x[1] = rows[i].x;
     x[0] = -x[1];
     const BerthaLayerNormFwd norm = {.x = doubles(x, 2),
@@ -233,14 +235,41 @@ static void test_refusals(BerthaKernels* kernels) {
   expect(bertha_softmax_fwd(kernels, NULL, &args) == BERTHA_OK, bertha_error(kernels));
 }
 
+static int threads_of_this_process(void) {
+  int count = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  while (tasks != NULL && readdir(tasks) != NULL) ++count;
+  if (tasks != NULL) closedir(tasks);
+  return count - 2; /* . and .. */
+}
+
+static void test_threads(void) {
+  BerthaKernels* kernels = NULL;
+  const int counts[] = {0, -1, 4097, 1 << 30};
+  for (int i = 0; i < 4; ++i) {
+    char wanted[64];
+    snprintf(wanted, sizeof(wanted), "CPU threads = %d, want 1 to 4096", counts[i]);
+    expect(bertha_open_cpu(counts[i], &kernels) == BERTHA_USAGE, wanted);
+    expect(strcmp(bertha_error(kernels), wanted) == 0, bertha_error(kernels));
+    bertha_close(kernels);
+  }
+  BerthaKernels* opened[12];
+  const int before = threads_of_this_process();
+  for (int i = 0; i < 12; ++i) expect(bertha_open_cpu(i + 1, &opened[i]) == BERTHA_OK, "opens");
+  expect(threads_of_this_process() == before + 66, "0 to 11 threads in addition to the caller's");
+  for (int i = 0; i < 12; ++i) bertha_close(opened[i]);
+  /* A thread that has been joined is listed a moment longer. */
+  const struct timespec moment = {.tv_sec = 0, .tv_nsec = 1000000};
+  for (int i = 0; i < 10000 && threads_of_this_process() > before; ++i) thrd_sleep(&moment, NULL);
+  expect(threads_of_this_process() == before, "bertha_close ends the threads");
+}
+
 int main(void) {
   BerthaKernels* kernels = NULL;
   expect(bertha_abi_version() == BERTHA_ABI_VERSION, "version");
   expect(bertha_open_cpu(1, NULL) == BERTHA_INVALID, "nowhere to write the handle");
   expect(strstr(bertha_error(NULL), "the address of the handle is NULL") != NULL, "its sentence");
-  expect(bertha_open_cpu(0, &kernels) == BERTHA_USAGE, "no threads");
-  expect(strstr(bertha_error(kernels), "threads is 0, want 1 or more") != NULL, "sentence");
-  bertha_close(kernels);
+  test_threads();
   expect(bertha_open_cpu(2, &kernels) == BERTHA_OK, "CPU");
   test_softmax(kernels);
   test_layer_norm(kernels);
