@@ -47,6 +47,10 @@ done <<<"$sections" |
 
 $cxx_command "$right" || failed=1
 $nvcc_command -o "$scratch/right.ptx" "$right" || failed=1
+# The example of the README.
+sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$root/kernels/rows/README.md" >"$scratch/readme.cu"
+$nvcc_command -o "$scratch/readme.ptx" "$scratch/readme.cu" || failed=1
+grep -q 'entry.*ScaledLoad' "$scratch/readme.ptx" || failed=1
 # Each kernel contains the marks of the functors that its name contains.
 awk 'function check() {
        for (i in functors) {
