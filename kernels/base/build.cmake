@@ -1,6 +1,24 @@
 # What kernels/rows, built alone, and the whole of Bertha configure alike: options, compilers, CUDA,
 # and the functions that make libraries.
 
+# A guest of another project (add_subdirectory, FetchContent) builds no tests or benchmarks, installs
+# nothing and does not set the build type.
+set(bertha_is_guest ON)
+if(PROJECT_IS_TOP_LEVEL)
+  set(bertha_is_guest OFF)
+endif()
+option(BERTHA_INSTALL "Install the libraries and headers of the kernels" ${PROJECT_IS_TOP_LEVEL})
+
+set(bertha_oldest_GNU 11)
+set(bertha_oldest_Clang 14)
+set(oldest ${bertha_oldest_${CMAKE_CXX_COMPILER_ID}})
+if(oldest AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS oldest)
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, "
+    "want GCC ${bertha_oldest_GNU}, Clang ${bertha_oldest_Clang} or a newer one. Install it and add "
+    "-D CMAKE_CXX_COMPILER=PROGRAM in an empty build folder.")
+endif()
+
+include(GNUInstallDirs)
 set(BERTHA_CUDA AUTO CACHE STRING "CUDA sources: AUTO (when nvcc 12.5 or newer is found), ON, OFF")
 set_property(CACHE BERTHA_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(BERTHA_WERROR "Treat warnings as errors, as .ci/run does" "$ENV{BERTHA_WERROR}")
@@ -13,7 +31,7 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
+if(NOT CMAKE_BUILD_TYPE AND NOT bertha_is_guest)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 set(BERTHA_OPTIMIZATION -O2 CACHE STRING "Optimization of RelWithDebInfo builds")
@@ -76,10 +94,18 @@ endif()
 
 find_package(Threads REQUIRED)
 
+# bertha_public(bertha_NAME): other projects link bertha::NAME, installed or not.
+function(bertha_public target)
+  string(REGEX REPLACE "^bertha_" "" name ${target})
+  add_library(bertha::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+endfunction()
+
 # Every target of ours: include paths from the repository root, warnings.
 add_library(bertha_common INTERFACE)
+bertha_public(bertha_common)
 target_include_directories(bertha_common INTERFACE
-  $<BUILD_INTERFACE:${bertha_root}> $<INSTALL_INTERFACE:include/bertha>)
+  $<BUILD_INTERFACE:${bertha_root}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/bertha>)
 target_compile_features(bertha_common INTERFACE cxx_std_20)
 set(bertha_cxx_warnings -Wall -Wextra -Wpedantic -Wshadow)
 set(bertha_cuda_warnings -Xcompiler=-Wall,-Wextra)
@@ -99,6 +125,7 @@ set(bertha_warnings
 function(bertha_library name)
   cmake_parse_arguments(LIBRARY "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${LIBRARY_SOURCES})
+  bertha_public(${name})
   target_compile_options(${name} PRIVATE ${bertha_warnings})
   target_link_libraries(${name} PUBLIC bertha_common ${LIBRARY_LIBS})
 endfunction()

@@ -1,11 +1,11 @@
 #include <cmath>
 #include <cstdio>
 
-#include <kernels/row_ops.h>  // where 1.0.0 had it
 #include "kernels/base/cpu/cpu_devices.h"
 #include "kernels/rows/cpu/cpu_row_ops.h"
+#include "kernels/rows/row_ops.h"
 
-// PReLU and softmax of two numbers, through the installed headers and libraries.
+// PReLU and softmax of two numbers, through headers and libraries of the package.
 int main() {
   using namespace bertha;
   const std::unique_ptr<Device> device = make_cpu_device(1);
