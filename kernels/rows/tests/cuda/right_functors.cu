@@ -6,7 +6,7 @@
 #include "kernels/rows/cuda/norm_softmax/layer_norm_functors.cuh"
 #include "kernels/rows/cuda/norm_softmax/softmax_functors.cuh"
 #else
-#include "kernels/rows/tests/cuda/functors_without_nvcc.h"
+#include "kernels/rows/tests/cuda/functors_without_nvcc.cuh"
 #endif
 
 namespace bertha {
