@@ -70,6 +70,10 @@ else()
       set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90a-real)
     endif()
     enable_language(CUDA)
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "(^|;)[1-7][0-9](-|;|$)")
+      message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES is ${CMAKE_CUDA_ARCHITECTURES}, want 80 or newer. Set it to "
+        "\"80-virtual;90a-real\" before CUDA is enabled, or set BERTHA_CUDA to OFF.")
+    endif()
     if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of nvcc
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
