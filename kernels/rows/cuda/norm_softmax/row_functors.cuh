@@ -115,9 +115,9 @@ struct LoadCheck<Load> {
                 "a Load cannot be read; add either 'const Element* matrix;' or "
                 "'template <int N> __device__ Vec<Element, N> load(const RowPlace&) const'");
   static_assert(!kIsRead || kIsRight,
-                "a Load gives no numbers; add 'template <int N> __device__ void values(const "
-                "RowPlace&, const Vec<Element, N>&, Compute<Element> (&)[N]) const', or, if its "
-                "elements are the numbers, 'static constexpr bool kHasValues = false;'");
+                "a Load needs either 'template <int N> __device__ void values(const RowPlace&, "
+                "const Vec<Element, N>&, Compute<Element> (&)[N]) const' or, if its elements are "
+                "the numbers, 'static constexpr bool kHasValues = false;'");
 };
 template <class Load>
 using ElementOf = typename LoadCheck<Load>::Element;

@@ -43,7 +43,7 @@ void use(CudaContext& context, const Store& store, const First& first, const Sec
 }
 
 #if defined(VALUES_NOT_CONST)
-// error: a Load gives no numbers; add 'template <int N> __device__ void values(
+// error: a Load needs either 'template <int N> __device__ void values(const RowPlace&,
 struct Load : MaskedLoad {
   template <int N>
   __device__ void values(const RowPlace&, const Vec<__half, N>&, float (&)[N]) {}
@@ -51,7 +51,7 @@ struct Load : MaskedLoad {
 template void use(CudaContext&, const NoStore&, const Load&, const Load&);
 
 #elif defined(VALUES_FROM_OTHER_ELEMENTS)
-// error: a Load gives no numbers; add 'template <int N> __device__ void values(
+// error: a Load needs either 'template <int N> __device__ void values(const RowPlace&,
 struct Load : MaskedLoad {
   template <int N>
   __device__ void values(const RowPlace&, const Vec<float, N>&, float (&)[N]) const {}
@@ -59,7 +59,7 @@ struct Load : MaskedLoad {
 template void use(CudaContext&, const NoStore&, const Load&, const Load&);
 
 #elif defined(VALUES_TO_OTHER_NUMBERS)
-// error: a Load gives no numbers; add 'template <int N> __device__ void values(
+// error: a Load needs either 'template <int N> __device__ void values(const RowPlace&,
 struct Load : MaskedLoad {
   template <int N>
   __device__ void values(const RowPlace&, const Vec<__half, N>&, double (&)[N]) const {}
@@ -67,7 +67,7 @@ struct Load : MaskedLoad {
 template void use(CudaContext&, const NoStore&, const Load&, const Load&);
 
 #elif defined(VALUES_OF_ONE_WIDTH)
-// error: a Load gives no numbers; add 'template <int N> __device__ void values(
+// error: a Load needs either 'template <int N> __device__ void values(const RowPlace&,
 struct Load : MaskedLoad {
   template <int N>
   __device__ void values(const RowPlace&, const Vec<__half, 8>&, float (&)[8]) const {}
@@ -243,7 +243,7 @@ void use(CudaContext& context, const NormForward<Load, NoStore, float>& norm) {
 }
 
 #elif defined(NORM_GRADIENT_OF_MISSPELT_VALUES)
-// nvcc error: a Load gives no numbers; add 'template <int N> __device__ void values(
+// nvcc error: a Load needs either 'template <int N> __device__ void values(const RowPlace&,
 struct Load {
   using Element = float;
   const float* matrix;
