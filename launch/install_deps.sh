@@ -64,7 +64,7 @@ if [[ $manager == apt-get ]]; then
   packages=(
     [build]="cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config protobuf-compiler:protoc
       libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev libcli11-dev libspdlog-dev libfmt-dev
-      nlohmann-json3-dev libutf8proc-dev libhwloc-dev libxxhash-dev libssl-dev libisal-dev libprotobuf-dev
+      nlohmann-json3-dev libicu-dev libhwloc-dev libxxhash-dev libssl-dev libisal-dev libprotobuf-dev
       zlib1g-dev liblzma-dev libzstd-dev"
     [run]="openmpi-bin:mpirun"
     [wordnet]="wordnet-base"
@@ -82,7 +82,7 @@ else
   packages=(
     [build]="cmake:cmake ninja-build:ninja gcc-c++:g++ pkgconf-pkg-config:pkg-config
       protobuf-compiler:protoc openmpi-devel hdf5-devel yaml-cpp-devel openblas-devel cli11-devel
-      spdlog-devel fmt-devel json-devel utf8proc-devel hwloc-devel xxhash-devel openssl-devel
+      spdlog-devel fmt-devel json-devel libicu-devel hwloc-devel xxhash-devel openssl-devel
       isa-l-devel protobuf-devel protobuf-lite-devel zlib-devel xz-devel libzstd-devel"
     [tests]="git:git python3:python3 ShellCheck:shellcheck gtest-devel gmock-devel leveldb-devel"
     [extras]="ccache:ccache openssh-clients:ssh"

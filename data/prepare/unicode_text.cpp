@@ -1,6 +1,8 @@
 #include "data/prepare/unicode_text.h"
 
-#include <utf8proc.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <array>
@@ -8,101 +10,88 @@
 #include <span>
 #include <utility>
 
+#include "data/prepare/ascii_words.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
 namespace {
 
-using Text = std::vector<utf8proc_int32_t>;  // code points
-using Range = std::pair<utf8proc_int32_t, utf8proc_int32_t>;
+using Text = std::vector<UChar32>;  // code points
+using Range = std::pair<UChar32, UChar32>;
 
-bool in_ranges(utf8proc_int32_t c, std::span<const Range> ranges) {
+bool in_ranges(UChar32 c, std::span<const Range> ranges) {
   return std::ranges::any_of(
       ranges, [c](const Range& range) { return c >= range.first && c <= range.second; });
 }
 
-/// The character that the text begins with, and its bytes: 0 of an empty text, negative when the
-/// text is not UTF-8.
-struct Character {
-  utf8proc_int32_t code = 0;
-  utf8proc_ssize_t size_bytes = 0;
-};
-Character first_character(std::string_view text) {
-  Character first;
-  first.size_bytes = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                      static_cast<utf8proc_ssize_t>(text.size()), &first.code);
-  return first;
+/// Removes the first character of the text and returns it; negative if the text is not UTF-8.
+UChar32 take_character(std::string_view& text) {
+  const auto most_bytes = static_cast<int32_t>(std::min<size_t>(text.size(), U8_MAX_LENGTH));
+  UChar32 c = U_SENTINEL;
+  int32_t size_bytes = 0;
+  if (most_bytes > 0) U8_NEXT(text.data(), size_bytes, most_bytes, c);
+  text.remove_prefix(static_cast<size_t>(size_bytes));
+  return c;
 }
 
-/// The category in Unicode 11.0.0, whichever newer version utf8proc has: what has come since is
-/// unassigned, what has moved since is where it was.
-utf8proc_category_t category_of(utf8proc_int32_t c) {
-  if (!is_in_unicode_11(c)) return UTF8PROC_CATEGORY_CN;
+/// Whether Unicode 11.0.0 assigns a character to this code point; surrogates and private use count.
+bool is_in_unicode_11(UChar32 c) {
+  UVersionInfo age{};
+  u_charAge(c, age);
+  return age[0] <= 11 && u_charType(c) != U_UNASSIGNED;
+}
+
+/// The bit of the category in Unicode 11.0.0, whichever newer version ICU has: what has come since
+/// is unassigned, what has moved since is where it was.
+uint32_t category_of(UChar32 c) {
+  if (!is_in_unicode_11(c)) return U_GC_CN_MASK;
   switch (c) {
     case 0x295:
-      return UTF8PROC_CATEGORY_LL;
+      return U_GC_LL_MASK;
     case 0x166d:
-      return UTF8PROC_CATEGORY_PO;
+      return U_GC_PO_MASK;
     case 0x1734:
     case 0x1171e:
-      return UTF8PROC_CATEGORY_MN;
+      return U_GC_MN_MASK;
     case 0xa9bd:
-      return UTF8PROC_CATEGORY_MC;
+      return U_GC_MC_MASK;
     default:
-      return utf8proc_category(c);
+      return U_GET_GC_MASK(c);
   }
 }
 
 /// str.isspace().
-bool is_python_space(utf8proc_int32_t c) {
-  constexpr Range kSpaces[] = {
-      {0x09, 0x0d},     {0x1c, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680},
-      {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
-  return in_ranges(c, kSpaces);
-}
+bool is_python_space(UChar32 c) { return u_isUWhiteSpace(c) || (c >= 0x1c && c <= 0x1f); }
 
-bool is_cjk_ideograph(utf8proc_int32_t c) {
+bool is_cjk_ideograph(UChar32 c) {
   constexpr Range kIdeographs[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
                                    {0x20000, 0x2a6df}, {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f},
                                    {0x2b820, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return c >= 0x3400 && in_ranges(c, kIdeographs);
 }
 
-bool is_punctuation(utf8proc_int32_t c) {
+bool is_punctuation(UChar32 c) {
   // ASCII symbols such as $ and ^ count as punctuation although Unicode calls them symbols.
-  if (c < 0x80) {
-    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
-           (c >= 123 && c <= 126);
-  }
-  const utf8proc_category_t category = category_of(c);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  if (c < 0x80) return ascii_words::class_of(static_cast<char>(c)) == ascii_words::kPunctuation;
+  return (category_of(c) & U_GC_P_MASK) != 0;
 }
 
-bool is_cased(utf8proc_int32_t c) {
+bool is_cased(UChar32 c) {
   constexpr Range kOtherCased[] = {{0xaa, 0xaa},      {0xba, 0xba},       {0x2160, 0x217f},
                                    {0x24b6, 0x24e9},  {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
                                    {0x1f170, 0x1f189}};
-  const utf8proc_category_t category = category_of(c);
-  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
-         category == UTF8PROC_CATEGORY_LT || in_ranges(c, kOtherCased);
+  return (category_of(c) & U_GC_LC_MASK) != 0 || in_ranges(c, kOtherCased);
 }
 
-bool is_case_ignorable(utf8proc_int32_t c) {
+bool is_case_ignorable(UChar32 c) {
   // Without U+055F, which became one of them in Unicode 12.
   constexpr Range kWordMiddle[] = {
       {0x27, 0x27},     {0x2e, 0x2e},     {0x3a, 0x3a},     {0xb7, 0xb7},     {0x387, 0x387},
       {0x5f4, 0x5f4},   {0x2018, 0x2019}, {0x2024, 0x2024}, {0x2027, 0x2027}, {0xfe13, 0xfe13},
       {0xfe52, 0xfe52}, {0xfe55, 0xfe55}, {0xff07, 0xff07}, {0xff0e, 0xff0e}, {0xff1a, 0xff1a}};
-  switch (category_of(c)) {
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK:
-      return true;
-    default:
-      return in_ranges(c, kWordMiddle);
-  }
+  constexpr uint32_t kIgnorable =
+      U_GC_MN_MASK | U_GC_ME_MASK | U_GC_CF_MASK | U_GC_LM_MASK | U_GC_SK_MASK;
+  return (category_of(c) & kIgnorable) != 0 || in_ranges(c, kWordMiddle);
 }
 
 /// Whether the capital sigma at `at` ends a word: a cased character before it and none after,
@@ -118,8 +107,8 @@ bool is_final_sigma(const Text& word, size_t at) {
 
 /// str.lower().
 Text lower(const Text& word) {
-  constexpr utf8proc_int32_t kCapitalSigma = 0x3a3, kSigma = 0x3c3, kFinalSigma = 0x3c2;
-  constexpr utf8proc_int32_t kCapitalDottedI = 0x130, kDotAbove = 0x307;
+  constexpr UChar32 kCapitalSigma = 0x3a3, kSigma = 0x3c3, kFinalSigma = 0x3c2;
+  constexpr UChar32 kCapitalDottedI = 0x130, kDotAbove = 0x307;
   Text lowered;
   lowered.reserve(word.size() + 1);
   for (size_t i = 0; i < word.size(); ++i) {
@@ -129,78 +118,62 @@ Text lower(const Text& word) {
       lowered.push_back('i');
       lowered.push_back(kDotAbove);
     } else {
-      lowered.push_back(is_in_unicode_11(word[i]) ? utf8proc_tolower(word[i]) : word[i]);
+      lowered.push_back(is_in_unicode_11(word[i]) ? u_tolower(word[i]) : word[i]);
     }
   }
   return lowered;
 }
 
-void append_utf8(utf8proc_int32_t c, std::string& text) {
-  std::array<utf8proc_uint8_t, 4> bytes{};
-  const utf8proc_ssize_t count = utf8proc_encode_char(c, bytes.data());
-  text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
-}
-
 /// The canonical decomposition (NFD) without non-spacing marks; what has come since Unicode 11
-/// neither decomposes nor combines. utf8proc's own for texts takes quadratic time for marks in a
-/// row.
+/// neither decomposes nor combines. ICU's own for texts takes quadratic time for marks in a row.
 Text without_accents(const Text& word) {
-  constexpr auto kNfd = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* const nfd = icu::Normalizer2::getNFDInstance(error);
+  BERTHA_CHECK(U_SUCCESS(error), u_errorName(error));
   Text decomposed;
-  for (const utf8proc_int32_t c : word) {
-    std::array<utf8proc_int32_t, 32> parts{c};
-    utf8proc_ssize_t count = 1;
-    int boundary = 0;
-    if (is_in_unicode_11(c)) {
-      count = utf8proc_decompose_char(c, parts.data(), parts.size(), kNfd, &boundary);
+  for (const UChar32 c : word) {
+    icu::UnicodeString parts(c);
+    if (is_in_unicode_11(c)) nfd->getDecomposition(c, parts);
+    for (int32_t at = 0; at < parts.length(); at = parts.moveIndex32(at, 1)) {
+      decomposed.push_back(parts.char32At(at));
     }
-    BERTHA_CHECK(count >= 0 && count <= std::ssize(parts), utf8proc_errmsg(count));
-    decomposed.insert(decomposed.end(), parts.begin(), parts.begin() + count);
   }
-  const auto combining_class = [](utf8proc_int32_t c) {
-    return is_in_unicode_11(c) ? utf8proc_get_property(c)->combining_class : 0;
+  const auto combining_class = [](UChar32 c) {
+    return is_in_unicode_11(c) ? u_getCombiningClass(c) : 0;
   };
-  const auto combines = [&](utf8proc_int32_t c) { return combining_class(c) != 0; };
+  const auto combines = [&](UChar32 c) { return combining_class(c) != 0; };
   for (auto begin = decomposed.begin(); begin != decomposed.end();) {
     begin = std::find_if(begin, decomposed.end(), combines);
     const auto end = std::find_if_not(begin, decomposed.end(), combines);
     std::ranges::stable_sort(begin, end, {}, combining_class);
     begin = end;
   }
-  std::erase_if(decomposed, [](utf8proc_int32_t c) {
-    return c >= 0x300 && category_of(c) == UTF8PROC_CATEGORY_MN;
-  });
+  std::erase_if(decomposed, [](UChar32 c) { return c >= 0x300 && category_of(c) == U_GC_MN_MASK; });
   return decomposed;
 }
 
 void split_at_punctuation(const Text& word, std::vector<std::string>& tokens) {
   bool inside_word = false;
-  for (const utf8proc_int32_t c : word) {
+  for (const UChar32 c : word) {
     const bool alone = is_punctuation(c);
     if (alone || !inside_word) tokens.emplace_back();
-    append_utf8(c, tokens.back());
+    std::array<char, U8_MAX_LENGTH> bytes{};
+    size_t size_bytes = 0;
+    U8_APPEND_UNSAFE(bytes, size_bytes, c);
+    tokens.back().append(bytes.data(), size_bytes);
     inside_word = !alone;
   }
 }
 
 /// Removed characters give nothing, white space gives a space, the rest itself.
-std::optional<utf8proc_int32_t> cleaned(utf8proc_int32_t c, TokenizerRules rules) {
+std::optional<UChar32> cleaned(UChar32 c, TokenizerRules rules) {
   if (c == '\t' || c == '\n' || c == '\r') return ' ';
-  if (c == 0 || c == 0xfffd) return std::nullopt;
-  switch (category_of(c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-      return std::nullopt;
-    case UTF8PROC_CATEGORY_CO:
-      if (rules == TokenizerRules::kTransformers) return std::nullopt;
-      return c;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:  // kept by the cleaning, but str.split() splits there
-    case UTF8PROC_CATEGORY_ZP:
-      return ' ';
-    default:
-      return c;
-  }
+  const uint32_t category = category_of(c);
+  const uint32_t removed =
+      U_GC_CC_MASK | U_GC_CF_MASK | (rules == TokenizerRules::kTransformers ? U_GC_CO_MASK : 0);
+  if (c == 0xfffd || (category & removed) != 0) return std::nullopt;
+  // The cleaning keeps line and paragraph separators, but str.split() splits there.
+  return (category & U_GC_Z_MASK) != 0 ? ' ' : c;
 }
 
 }  // namespace
@@ -216,26 +189,21 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text) {
         continue;
       }
     }
-    const utf8proc_ssize_t size_bytes = first_character(text.substr(at)).size_bytes;
-    if (size_bytes < 0) return static_cast<int64_t>(at);
-    at += static_cast<size_t>(size_bytes);
+    std::string_view rest = text.substr(at);
+    if (take_character(rest) < 0) return static_cast<int64_t>(at);
+    at = text.size() - rest.size();
   }
   return std::nullopt;
 }
 
 std::string_view strip(std::string_view text) {
-  const auto starts_with_space = [](std::string_view part) {
-    const Character first = first_character(part);
-    return first.size_bytes > 0 && is_python_space(first.code);
-  };
-  while (starts_with_space(text)) {
-    text.remove_prefix(static_cast<size_t>(first_character(text).size_bytes));
-  }
+  for (std::string_view rest = text; is_python_space(take_character(rest));) text = rest;
   while (!text.empty()) {
     size_t start = text.size() - 1;
     while (start > 0 && !starts_character(text[start])) --start;
-    if (!starts_with_space(text.substr(start))) break;
-    text.remove_suffix(text.size() - start);
+    std::string_view last = text.substr(start);
+    if (!is_python_space(take_character(last))) break;
+    text = text.substr(0, start);
   }
   return text;
 }
@@ -251,10 +219,9 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
     word.clear();
   };
   while (!text.empty()) {
-    const Character first = first_character(text);
-    BERTHA_CHECK(first.size_bytes > 0, "text is not UTF-8");
-    text.remove_prefix(static_cast<size_t>(first.size_bytes));
-    const std::optional<utf8proc_int32_t> c = cleaned(first.code, rules);
+    const UChar32 first = take_character(text);
+    BERTHA_CHECK(first >= 0, "text is not UTF-8");
+    const std::optional<UChar32> c = cleaned(first, rules);
     if (!c) continue;
     const bool stands_alone = settings.tokenize_chinese_chars && is_cjk_ideograph(*c);
     if (*c == ' ' || stands_alone) end_word();
@@ -266,8 +233,7 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
 }
 
 bool starts_lower_case(std::string_view text) {
-  const Character first = first_character(text);
-  return first.size_bytes > 0 && category_of(first.code) == UTF8PROC_CATEGORY_LL;
+  return category_of(take_character(text)) == U_GC_LL_MASK;
 }
 
 int64_t count_characters(std::string_view text) {

@@ -14,7 +14,7 @@ namespace bertha {
 ///
 /// Needs     text that first_invalid_utf8() accepts, for every function but that one.
 /// Exact     as the str and unicodedata of CPython 3.7, which made the published data: Unicode
-///           11.0, also where utf8proc has newer tables (compared up to Unicode 18).
+///           11.0, also where ICU has newer tables.
 /// Source    Devlin et al., BERT, tokenization.py (BasicTokenizer), and the settings that
 ///           transformers adds. Its BasicTokenizer in Python, not the one in Rust that it uses by
 ///           default, also composes characters (NFC), which shows where accents are kept.
@@ -42,9 +42,6 @@ bool starts_lower_case(std::string_view text);
 
 /// Number of characters (code points).
 int64_t count_characters(std::string_view text);
-
-/// Whether Unicode 11.0.0 assigns a character to this code point; surrogates and private use count.
-bool is_in_unicode_11(int32_t c);
 
 /// Version of the Unicode rules, "11.0.0": part of what decides the tokens.
 std::string unicode_version();

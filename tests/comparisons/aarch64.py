@@ -21,7 +21,7 @@ from small_data import make_small_data, must
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TRIPLE = "aarch64-linux-gnu"
 PACKAGES = """libc6-dev libstdc++-{gcc}-dev libopenmpi-dev libhdf5-dev libyaml-cpp-dev libopenblas-dev
-    libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libutf8proc-dev libhwloc-dev
+    libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libicu-dev libhwloc-dev
     libxxhash-dev libssl-dev libisal-dev libprotobuf-dev zlib1g-dev liblzma-dev libzstd-dev"""
 # Names of the chosen variants, which Debian's maintainer scripts would make: none of them runs here.
 LINKS = {"libopenblas.so.0": "openblas-pthread/libopenblas.so.0",
