@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "kernels/base/error.h"
 
@@ -83,17 +83,6 @@ Hdf5Id lists_stay_ours() {
   return properties;
 }
 
-template <class T>
-std::vector<hvl_t> library_rows(std::span<const std::span<const T>> rows) {
-  std::vector<hvl_t> result;
-  result.reserve(rows.size());
-  for (const auto& row : rows) {
-    // The library's struct has no const; writing does not change the elements.
-    result.push_back(hvl_t{row.size(), const_cast<T*>(row.data())});
-  }
-  return result;
-}
-
 }  // namespace
 
 void* FileImage::resize(size_t size_bytes) {
@@ -140,7 +129,7 @@ void Hdf5Output::create(const std::string& name, Hdf5Element element, Hdf5Rows r
           ": cannot set chunks of dataset ", name);
   checked(H5Pset_obj_track_times(properties.get(), false), path_,
           ": cannot switch time stamps off for dataset ", name);
-  Growing dataset{.id = {}, .type = type_of(element, rows), .columns = columns};
+  Growing dataset{.id = {}, .type = type_of(element, rows), .element = element, .columns = columns};
   dataset.id = own(H5Dcreate2(file_.get(), name.c_str(), dataset.type.get(), space.get(),
                               H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                    H5Dclose, path_, ": cannot create dataset ", name);
@@ -171,34 +160,42 @@ void Hdf5Output::write_rows(const std::string& name, int64_t num_rows, const voi
   dataset.num_rows += num_rows;
 }
 
-void Hdf5Output::append(const std::string& name, int64_t num_rows, std::span<const int8_t> values) {
+template <class T>
+void Hdf5Output::append(const std::string& name, int64_t num_rows, const std::vector<T>& values) {
+  if constexpr (std::is_same_v<T, int32_t>) {
+    if (datasets_.at(name).element == Hdf5Element::kI16) {
+      return append(name, num_rows, std::vector<int16_t>(values.begin(), values.end()));
+    }
+  }
   write_rows(name, num_rows, values.data());
 }
+template void Hdf5Output::append(const std::string&, int64_t, const std::vector<int8_t>&);
+template void Hdf5Output::append(const std::string&, int64_t, const std::vector<int16_t>&);
+template void Hdf5Output::append(const std::string&, int64_t, const std::vector<int32_t>&);
 
-void Hdf5Output::append(const std::string& name, int64_t num_rows,
-                        std::span<const int16_t> values) {
-  write_rows(name, num_rows, values.data());
+template <class T>
+void Hdf5Output::append_lists(const std::string& name, const std::vector<T>& values,
+                              const std::vector<int64_t>& offsets) {
+  if constexpr (std::is_same_v<T, int32_t>) {
+    if (datasets_.at(name).element == Hdf5Element::kI16) {
+      return append_lists(name, std::vector<int16_t>(values.begin(), values.end()), offsets);
+    }
+  }
+  std::vector<hvl_t> rows;
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    // The library's struct has no const; writing does not change the elements.
+    rows.push_back({.len = static_cast<size_t>(offsets[row + 1] - offsets[row]),
+                    .p = const_cast<T*>(values.data() + offsets[row])});
+  }
+  write_rows(name, std::ssize(rows), rows.data());
 }
-
-void Hdf5Output::append(const std::string& name, int64_t num_rows,
-                        std::span<const int32_t> values) {
-  write_rows(name, num_rows, values.data());
-}
-
-void Hdf5Output::append_ragged(const std::string& name,
-                               std::span<const std::span<const int8_t>> rows) {
-  write_rows(name, std::ssize(rows), library_rows(rows).data());
-}
-
-void Hdf5Output::append_ragged(const std::string& name,
-                               std::span<const std::span<const int16_t>> rows) {
-  write_rows(name, std::ssize(rows), library_rows(rows).data());
-}
-
-void Hdf5Output::append_ragged(const std::string& name,
-                               std::span<const std::span<const int32_t>> rows) {
-  write_rows(name, std::ssize(rows), library_rows(rows).data());
-}
+using Offsets = std::vector<int64_t>;
+template void Hdf5Output::append_lists(const std::string&, const std::vector<int8_t>&,
+                                       const Offsets&);
+template void Hdf5Output::append_lists(const std::string&, const std::vector<int16_t>&,
+                                       const Offsets&);
+template void Hdf5Output::append_lists(const std::string&, const std::vector<int32_t>&,
+                                       const Offsets&);
 
 std::string_view Hdf5Output::close() {
   const auto lock = enter_library();

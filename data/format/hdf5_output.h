@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/format/hdf5_library.h"
 
@@ -28,12 +28,14 @@ class Hdf5Output {
   /// Plain rows of `columns` values (0: one value per row, rank 1), or ragged rows (columns 0).
   void create(const std::string& name, Hdf5Element element, Hdf5Rows rows, int64_t columns,
               int64_t rows_per_chunk);
-  void append(const std::string& name, int64_t num_rows, std::span<const int8_t> values);
-  void append(const std::string& name, int64_t num_rows, std::span<const int16_t> values);
-  void append(const std::string& name, int64_t num_rows, std::span<const int32_t> values);
-  void append_ragged(const std::string& name, std::span<const std::span<const int8_t>> rows);
-  void append_ragged(const std::string& name, std::span<const std::span<const int16_t>> rows);
-  void append_ragged(const std::string& name, std::span<const std::span<const int32_t>> rows);
+  /// Plain rows. Values are int8_t, int16_t or int32_t, here and below; of int32_t, a dataset of kI16
+  /// stores the low 16 bits.
+  template <class T>
+  void append(const std::string& name, int64_t num_rows, const std::vector<T>& values);
+  /// Ragged rows: row i is the list of the values [offsets[i], offsets[i + 1]).
+  template <class T>
+  void append_lists(const std::string& name, const std::vector<T>& values,
+                    const std::vector<int64_t>& offsets);
   /// Ends the file and gives its bytes, which live as long as this object.
   std::string_view close();
 
@@ -41,6 +43,7 @@ class Hdf5Output {
   struct Growing {
     Hdf5Id id;
     Hdf5Id type;  // of a row's value or list, in memory and in the file
+    Hdf5Element element = Hdf5Element::kOther;
     int64_t columns = 0;
     int64_t num_rows = 0;
   };

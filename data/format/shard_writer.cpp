@@ -1,7 +1,6 @@
 #include "data/format/shard_writer.h"
 
 #include <algorithm>
-#include <span>
 
 #include "kernels/base/error.h"
 
@@ -10,19 +9,7 @@ namespace {
 
 using namespace dataset_names;
 
-/// Row i is the list of the values [offsets[i], offsets[i + 1]).
-template <class T>
-void append_lists(Hdf5Output& file, const char* dataset, const std::vector<T>& values,
-                  const std::vector<int64_t>& offsets) {
-  std::vector<std::span<const T>> rows;
-  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
-    rows.push_back(std::span(values).subspan(static_cast<size_t>(offsets[row]),
-                                             static_cast<size_t>(offsets[row + 1] - offsets[row])));
-  }
-  file.append_ragged(dataset, rows);
-}
-
-/// The same rows, filled with zeros to the width.
+/// Rows of the values [offsets[i], offsets[i + 1]), filled with zeros to the width.
 template <class T>
 void append_padded(Hdf5Output& file, const char* dataset, const std::vector<T>& values,
                    const std::vector<int64_t>& offsets, int64_t width) {
@@ -36,34 +23,11 @@ void append_padded(Hdf5Output& file, const char* dataset, const std::vector<T>& 
   file.append(dataset, num_rows, padded);
 }
 
-/// Gives `append` the ids of checked samples as a shard of this vocabulary stores them.
-template <class Append>
-void append_ids(const std::vector<TokenId>& ids, int64_t vocab_size, const Append& append) {
-  if (id_element(vocab_size) == Hdf5Element::kI32) {
-    append(ids);
-  } else {
-    append(std::vector<int16_t>(ids.begin(), ids.end()));
-  }
-}
-
-void append_id_lists(Hdf5Output& file, const char* dataset, const std::vector<TokenId>& ids,
-                     const std::vector<int64_t>& offsets, const SampleLimits& limits) {
-  append_ids(ids, limits.vocab_size,
-             [&](const auto& stored) { append_lists(file, dataset, stored, offsets); });
-}
-
-void append_padded_ids(Hdf5Output& file, const char* dataset, const std::vector<TokenId>& ids,
-                       const std::vector<int64_t>& offsets, int64_t width,
-                       const SampleLimits& limits) {
-  append_ids(ids, limits.vocab_size,
-             [&](const auto& stored) { append_padded(file, dataset, stored, offsets, width); });
-}
-
-void write_variable_length(const SampleSet& block, const SampleLimits& limits, Hdf5Output& file) {
-  append_id_lists(file, kInputIds, block.token_ids, block.token_offsets, limits);
-  append_lists(file, kSegmentIds, block.segment_ids, block.token_offsets);
-  append_lists(file, kMaskedPositions, block.masked_positions, block.masked_offsets);
-  append_id_lists(file, kMaskedIds, block.masked_ids, block.masked_offsets, limits);
+void write_variable_length(const SampleSet& block, Hdf5Output& file) {
+  file.append_lists(kInputIds, block.token_ids, block.token_offsets);
+  file.append_lists(kSegmentIds, block.segment_ids, block.token_offsets);
+  file.append_lists(kMaskedPositions, block.masked_positions, block.masked_offsets);
+  file.append_lists(kMaskedIds, block.masked_ids, block.masked_offsets);
   file.append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
 }
 
@@ -71,16 +35,16 @@ void write_fixed_length(const SampleSet& block, const SampleLimits& limits, Hdf5
   const int64_t tokens = limits.max_seq_tokens;
   const int64_t masked = limits.max_masked_per_seq;
   const std::vector<int8_t> ones(block.token_ids.size(), 1);
-  append_padded_ids(file, kInputIds, block.token_ids, block.token_offsets, tokens, limits);
+  append_padded(file, kInputIds, block.token_ids, block.token_offsets, tokens);
   append_padded(file, kSegmentIds, block.segment_ids, block.token_offsets, tokens);
   append_padded(file, kMaskedPositions, block.masked_positions, block.masked_offsets, masked);
-  append_padded_ids(file, kMaskedIds, block.masked_ids, block.masked_offsets, masked, limits);
+  append_padded(file, kMaskedIds, block.masked_ids, block.masked_offsets, masked);
   file.append(kNextSentenceLabels, block.size(), block.next_sentence_labels);
   append_padded(file, kInputMask, ones, block.token_offsets, tokens);
 }
 
 void write_packed(const SampleSet& block, const std::vector<int64_t>& pack_offsets,
-                  const SampleLimits& limits, Hdf5Output& file) {
+                  Hdf5Output& file) {
   std::vector<int16_t> seq_tokens, seq_masked, positions;
   std::vector<int64_t> first_tokens, first_masked;  // of the packs
   for (size_t pack = 0; pack + 1 < pack_offsets.size(); ++pack) {
@@ -99,13 +63,13 @@ void write_packed(const SampleSet& block, const std::vector<int64_t>& pack_offse
   }
   first_tokens.push_back(std::ssize(block.token_ids));
   first_masked.push_back(std::ssize(block.masked_ids));
-  append_id_lists(file, kInputIds, block.token_ids, first_tokens, limits);
-  append_lists(file, kSegmentIds, block.segment_ids, first_tokens);
-  append_lists(file, kPackedTokens, seq_tokens, pack_offsets);
-  append_lists(file, kMaskedPositions, positions, first_masked);
-  append_id_lists(file, kMaskedIds, block.masked_ids, first_masked, limits);
-  append_lists(file, kPackedMasked, seq_masked, pack_offsets);
-  append_lists(file, kNextSentenceLabels, block.next_sentence_labels, pack_offsets);
+  file.append_lists(kInputIds, block.token_ids, first_tokens);
+  file.append_lists(kSegmentIds, block.segment_ids, first_tokens);
+  file.append_lists(kPackedTokens, seq_tokens, pack_offsets);
+  file.append_lists(kMaskedPositions, positions, first_masked);
+  file.append_lists(kMaskedIds, block.masked_ids, first_masked);
+  file.append_lists(kPackedMasked, seq_masked, pack_offsets);
+  file.append_lists(kNextSentenceLabels, block.next_sentence_labels, pack_offsets);
 }
 
 }  // namespace
@@ -161,13 +125,13 @@ void ShardWriter::finish() {
 void ShardWriter::flush() {
   switch (layout_) {
     case ShardLayout::kVariableLength:
-      write_variable_length(block_, limits_, file_);
+      write_variable_length(block_, file_);
       break;
     case ShardLayout::kFixedLength:
       write_fixed_length(block_, limits_, file_);
       break;
     case ShardLayout::kPacked:
-      write_packed(block_, pack_offsets_, limits_, file_);
+      write_packed(block_, pack_offsets_, file_);
       break;
   }
   num_written_ += block_.size();

@@ -57,9 +57,7 @@ void copy_dataset(const DatasetFormat& format, Hdf5Input& from, Hdf5Output& to) 
   to.create(format.name, format.element, format.rows, columns, kRowsPerChunk);
   if (format.rows == Hdf5Rows::kRagged) {
     const auto rows = from.read_lists<T>(format.name, 0, extents[0]);
-    std::vector<std::span<const T>> spans;
-    for (int64_t row = 0; row < extents[0]; ++row) spans.push_back(rows[row]);
-    to.append_ragged(format.name, spans);
+    to.append_lists(format.name, rows.values, rows.offsets);
   } else {
     std::vector<T> values(static_cast<size_t>(extents[0] * std::max<int64_t>(columns, 1)));
     from.read(format.name, 0, extents[0], values);

@@ -78,22 +78,16 @@ inline RawDataset& dataset_of(std::vector<RawDataset>& shard, const std::string&
 template <class T>
 void write_raw_values(Hdf5Output& file, const RawDataset& dataset) {
   std::vector<T> values;
-  std::vector<int64_t> begins;
+  std::vector<int64_t> offsets{0};
   for (const auto& row : dataset.values) {
-    begins.push_back(std::ssize(values));
     for (const int value : row) values.push_back(static_cast<T>(value));
+    offsets.push_back(std::ssize(values));
   }
-  const auto num_rows = std::ssize(dataset.values);
   if (dataset.rows == Hdf5Rows::kPlain) {
-    file.append(dataset.name, num_rows, std::span<const T>(values));
-    return;
+    file.append(dataset.name, std::ssize(dataset.values), values);
+  } else {
+    file.append_lists(dataset.name, values, offsets);
   }
-  std::vector<std::span<const T>> rows;
-  for (size_t i = 0; i < begins.size(); ++i) {
-    rows.push_back(std::span<const T>(values).subspan(static_cast<size_t>(begins[i]),
-                                                      dataset.values[i].size()));
-  }
-  file.append_ragged(dataset.name, rows);
 }
 
 inline void write_raw_shard(const std::string& path, const std::vector<RawDataset>& shard) {
