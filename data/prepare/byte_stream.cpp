@@ -10,142 +10,93 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
+#include <memory>
 #include <utility>
 
 #include "kernels/base/error.h"
 
 namespace bertha {
 
-/// A format of compressed data.
-class ByteStream::Decoder {
- public:
-  virtual ~Decoder() = default;
-
-  /// Decodes some of `input`, which it shortens, into `out`, and returns the number of bytes
-  /// written. Zero bytes between members are padding. `problem` receives what is wrong.
-  size_t step(std::string_view& input, std::span<char> out, std::string& problem) {
-    if (!inside_) {
-      input.remove_prefix(std::min(input.size(), input.find_first_not_of('\0')));
-      if (input.empty()) return 0;
-      start_member();
-      inside_ = true;
-    }
-    return decode(input, out, problem);
-  }
-  /// Whether a member has begun and not ended.
-  bool inside() const { return inside_; }
-
- protected:
-  virtual void start_member() = 0;
-  virtual size_t decode(std::string_view& input, std::span<char> out, std::string& problem) = 0;
-  void end_member() { inside_ = false; }
-
- private:
-  bool inside_ = false;
-};
-
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 18;
 constexpr uint64_t kMostXzBytes = uint64_t{1} << 30;  // of memory; level 9 needs 65 MiB
 
-class GzipDecoder : public ByteStream::Decoder {
- public:
-  GzipDecoder() {
-    constexpr int kGzipOnly = 16;
-    BERTHA_CHECK(inflateInit2(&state_, kGzipOnly + MAX_WBITS) == Z_OK, "inflateInit2");
-  }
-  ~GzipDecoder() override { inflateEnd(&state_); }
-
- protected:
-  void start_member() override { inflateReset(&state_); }
-  size_t decode(std::string_view& input, std::span<char> out, std::string& problem) override {
+Decoder gzip_decoder() {
+  constexpr int kGzipOnly = 16;
+  const std::shared_ptr<z_stream> state(new z_stream{}, [](z_stream* old) {
+    inflateEnd(old);
+    delete old;
+  });
+  BERTHA_CHECK(inflateInit2(state.get(), kGzipOnly + MAX_WBITS) == Z_OK, "inflateInit2");
+  return [state](std::string_view& input, std::span<char>& out) -> DecodeStep {
     // zlib does not write to it.
-    state_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(input.data()));
-    state_.avail_in = static_cast<uInt>(input.size());
-    state_.next_out = reinterpret_cast<Bytef*>(out.data());
-    state_.avail_out =
-        static_cast<uInt>(std::min<size_t>(out.size(), std::numeric_limits<uInt>::max()));
-    const uInt room = state_.avail_out;
-    const int result = inflate(&state_, Z_NO_FLUSH);
-    input.remove_prefix(input.size() - state_.avail_in);
-    if (result == Z_STREAM_END) {
-      end_member();
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      problem = concat("damaged gzip data: ", state_.msg == nullptr ? "no member" : state_.msg);
-    }
-    return room - state_.avail_out;
-  }
+    state->next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(input.data()));
+    state->avail_in = static_cast<uInt>(input.size());
+    state->next_out = reinterpret_cast<Bytef*>(out.data());
+    state->avail_out = static_cast<uInt>(out.size());
+    const int result = inflate(state.get(), Z_NO_FLUSH);
+    input.remove_prefix(input.size() - state->avail_in);
+    out = out.last(state->avail_out);
+    if (result == Z_OK || result == Z_BUF_ERROR) return {};
+    if (result == Z_STREAM_END) return {.ends_member = inflateReset(state.get()) == Z_OK};
+    return {.problem =
+                concat("damaged gzip data: ", state->msg == nullptr ? "no member" : state->msg)};
+  };
+}
 
- private:
-  z_stream state_{};
-};
-
-class XzDecoder : public ByteStream::Decoder {
- public:
-  ~XzDecoder() override { lzma_end(&state_); }
-
- protected:
-  void start_member() override {
-    BERTHA_CHECK(lzma_stream_decoder(&state_, kMostXzBytes, 0) == LZMA_OK, "lzma_stream_decoder");
-  }
-  size_t decode(std::string_view& input, std::span<char> out, std::string& problem) override {
-    state_.next_in = reinterpret_cast<const uint8_t*>(input.data());
-    state_.avail_in = input.size();
-    state_.next_out = reinterpret_cast<uint8_t*>(out.data());
-    state_.avail_out = out.size();
-    const lzma_ret result = lzma_code(&state_, LZMA_RUN);
-    input.remove_prefix(input.size() - state_.avail_in);
+Decoder xz_decoder() {
+  const std::shared_ptr<lzma_stream> state(new lzma_stream(LZMA_STREAM_INIT), [](lzma_stream* old) {
+    lzma_end(old);
+    delete old;
+  });
+  const auto start = [state] {
+    BERTHA_CHECK(lzma_stream_decoder(state.get(), kMostXzBytes, 0) == LZMA_OK,
+                 "lzma_stream_decoder");
+  };
+  start();
+  return [state, start](std::string_view& input, std::span<char>& out) -> DecodeStep {
+    state->next_in = reinterpret_cast<const uint8_t*>(input.data());
+    state->avail_in = input.size();
+    state->next_out = reinterpret_cast<uint8_t*>(out.data());
+    state->avail_out = out.size();
+    const lzma_ret result = lzma_code(state.get(), LZMA_RUN);
+    input.remove_prefix(input.size() - state->avail_in);
+    out = out.last(state->avail_out);
+    if (result == LZMA_OK || result == LZMA_BUF_ERROR) return {};
     if (result == LZMA_STREAM_END) {
-      end_member();
-    } else if (result == LZMA_MEMLIMIT_ERROR) {
-      problem = "xz data that need more than 1 GiB of memory";
-    } else if (result != LZMA_OK && result != LZMA_BUF_ERROR) {
-      problem = concat("damaged xz data (code ", static_cast<int>(result), " of liblzma)");
+      start();
+      return {.ends_member = true};
     }
-    return out.size() - state_.avail_out;
-  }
+    if (result == LZMA_MEMLIMIT_ERROR) {
+      return {.problem = "xz data that need more than 1 GiB of memory"};
+    }
+    return {.problem = concat("damaged xz data (code ", static_cast<int>(result), " of liblzma)")};
+  };
+}
 
- private:
-  lzma_stream state_ = LZMA_STREAM_INIT;
-};
-
-class ZstdDecoder : public ByteStream::Decoder {
- public:
-  ZstdDecoder() : state_(ZSTD_createDStream(), ZSTD_freeDStream) {
-    constexpr int kMostWindowBits = 31;  // of zstd --ultra --long=31
-    BERTHA_CHECK(state_ != nullptr, "ZSTD_createDStream");
-    ZSTD_DCtx_setParameter(state_.get(), ZSTD_d_windowLogMax, kMostWindowBits);
-  }
-
- protected:
-  void start_member() override { ZSTD_DCtx_reset(state_.get(), ZSTD_reset_session_only); }
-  size_t decode(std::string_view& input, std::span<char> out, std::string& problem) override {
+Decoder zstd_decoder() {
+  constexpr int kMostWindowBits = 31;  // of zstd --ultra --long=31
+  const std::shared_ptr<ZSTD_DStream> state(ZSTD_createDStream(), ZSTD_freeDStream);
+  BERTHA_CHECK(state != nullptr, "ZSTD_createDStream");
+  ZSTD_DCtx_setParameter(state.get(), ZSTD_d_windowLogMax, kMostWindowBits);
+  return [state](std::string_view& input, std::span<char>& out) -> DecodeStep {
     ZSTD_inBuffer from{input.data(), input.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
-    const size_t result = ZSTD_decompressStream(state_.get(), &to, &from);
+    const size_t result = ZSTD_decompressStream(state.get(), &to, &from);
     input.remove_prefix(from.pos);
-    if (ZSTD_isError(result) != 0) {
-      problem = concat("damaged Zstandard data: ", ZSTD_getErrorName(result));
-    } else if (result == 0) {
-      end_member();
-    }
-    return to.pos;
-  }
+    out = out.subspan(to.pos);
+    if (ZSTD_isError(result) == 0) return {.ends_member = result == 0};
+    return {.problem = concat("damaged Zstandard data: ", ZSTD_getErrorName(result))};
+  };
+}
 
- private:
-  std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> state_;
-};
-
-std::unique_ptr<ByteStream::Decoder> decoder_for(std::string_view begin) {
-  if (begin.starts_with("\x1f\x8b")) return std::make_unique<GzipDecoder>();
-  if (begin.starts_with(std::string_view("\xfd"
-                                         "7zXZ\0",
-                                         6))) {
-    return std::make_unique<XzDecoder>();
-  }
-  if (begin.starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<ZstdDecoder>();
+/// None for data that are not compressed.
+Decoder decoder_for(std::string_view begin) {
+  using namespace std::string_view_literals;
+  if (begin.starts_with("\x1f\x8b")) return gzip_decoder();
+  if (begin.starts_with("\xfd\x37zXZ\0"sv)) return xz_decoder();
+  if (begin.starts_with("\x28\xb5\x2f\xfd")) return zstd_decoder();
   return nullptr;
 }
 
@@ -167,8 +118,10 @@ const char* foreign_kind(std::string_view begin) {
 
 }  // namespace
 
-ByteStream::ByteStream(const std::string& path)
-    : path_(path == "-" ? "standard input" : path), buffer_(kBufferBytes, '\0') {
+// Delegates, so that the destructor closes the file where the body throws.
+ByteStream::ByteStream(const std::string& path) : ByteStream() {
+  path_ = path == "-" ? "standard input" : path;
+  buffer_.resize(kBufferBytes);
   struct stat status {};
   // Opening a named pipe would wait for its writer. A shell's <(zcat ...) is a link to a pipe that
   // has one.
@@ -178,26 +131,21 @@ ByteStream::ByteStream(const std::string& path)
   }
   descriptor_ = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-    const int reason = errno;
-    if (descriptor_ >= 0) ::close(descriptor_);
-    fail(ExitCode::kData, path_, ": cannot open: ", std::strerror(reason),
+    fail(ExitCode::kData, path_, ": cannot open: ", std::strerror(errno),
          "; give the path of a readable text file");
   }
   is_pipe_ = path == "-" || !S_ISREG(status.st_mode);
-  try {
-    if (S_ISDIR(status.st_mode)) fail(ExitCode::kData, path_, ": is a folder, want a text file");
-    fill();
-    if (const std::string kind = foreign_kind(input_); !kind.empty()) {
-      fail(ExitCode::kData, path_, ": is ", kind);
-    }
-    decoder_ = decoder_for(input_);
-  } catch (...) {
-    ::close(descriptor_);
-    throw;
+  if (S_ISDIR(status.st_mode)) fail(ExitCode::kData, path_, ": is a folder, want a text file");
+  fill();
+  if (const std::string kind = foreign_kind(input_); !kind.empty()) {
+    fail(ExitCode::kData, path_, ": is ", kind);
   }
+  decoder_ = decoder_for(input_);
 }
 
-ByteStream::~ByteStream() { ::close(descriptor_); }
+ByteStream::~ByteStream() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
 
 /// Reads until there is enough to recognize a format; false at the end.
 bool ByteStream::fill() {
@@ -219,8 +167,8 @@ bool ByteStream::fill() {
   return size > 0;
 }
 
+/// Bytes written to the front of `out`; 0 at the end.
 size_t ByteStream::decode(std::span<char> out) {
-  if (out.empty()) return 0;
   if (decoder_ == nullptr) {
     if (input_.empty() && !fill()) return 0;
     const size_t size = input_.copy(out.data(), out.size());
@@ -228,42 +176,36 @@ size_t ByteStream::decode(std::span<char> out) {
     return size;
   }
   for (;;) {
-    std::string problem;
-    const size_t size = decoder_->step(input_, out, problem);
-    if (!problem.empty()) {
-      fail(ExitCode::kData, path_, ": ", problem, "; copy or make the file again");
+    if (!inside_member_) {  // zero bytes between members are padding
+      input_.remove_prefix(std::min(input_.size(), input_.find_first_not_of('\0')));
+      inside_member_ = !input_.empty();
     }
-    if (size > 0) return size;
+    if (inside_member_) {
+      std::span<char> left = out;
+      const DecodeStep step = decoder_(input_, left);
+      if (!step.problem.empty()) {
+        fail(ExitCode::kData, path_, ": ", step.problem, "; copy or make the file again");
+      }
+      inside_member_ = !step.ends_member;
+      if (left.size() < out.size()) return out.size() - left.size();
+    }
     if (!input_.empty() || fill()) continue;
-    if (decoder_->inside()) {
-      fail(ExitCode::kData, path_, ": the compressed data end early, after ", bytes_read_,
-           " bytes; the file was cut off: copy or make it again");
-    }
-    return 0;
+    if (!inside_member_) return 0;
+    fail(ExitCode::kData, path_, ": the compressed data end early, after ", bytes_read_,
+         " bytes; the file was cut off: copy or make it again");
   }
 }
 
-std::string_view ByteStream::peek(size_t most) {
-  peeked_.erase(0, std::exchange(peeked_at_, 0));
-  while (peeked_.size() < most) {
-    const size_t before = peeked_.size();
-    peeked_.resize(std::min(most, before + kBufferBytes));
-    const size_t size = decode(std::span(peeked_).subspan(before));
-    peeked_.resize(before + size);
+std::string_view ByteStream::peek(size_t fewest) {
+  if (text_.size() - at_ < fewest) text_.erase(0, std::exchange(at_, 0));
+  while (text_.size() - at_ < fewest) {
+    const size_t before = text_.size();
+    text_.resize(before + kBufferBytes);
+    const size_t size = decode(std::span(text_).subspan(before));
+    text_.resize(before + size);
     if (size == 0) break;
   }
-  return std::string_view(peeked_).substr(0, most);
-}
-
-size_t ByteStream::read(std::span<char> out) {
-  if (peeked_at_ == peeked_.size()) return decode(out);
-  const size_t size = std::string_view(peeked_).copy(out.data(), out.size(), peeked_at_);
-  peeked_at_ += size;
-  if (peeked_at_ == peeked_.size()) {
-    peeked_.clear();
-    peeked_at_ = 0;
-  }
-  return size;
+  return std::string_view(text_).substr(at_);
 }
 
 }  // namespace bertha

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +9,14 @@
 #include "data/files/hashing.h"
 
 namespace bertha {
+
+/// What a decoder did: whether a member of the compressed data has ended, or what is wrong.
+struct DecodeStep {
+  bool ends_member = false;
+  std::string problem = {};
+};
+/// Decodes some of `input` into `out`, and removes from both what it read and wrote.
+using Decoder = std::function<DecodeStep(std::string_view& input, std::span<char>& out)>;
 
 /// The bytes of a file, a pipe or standard input ("-"), from first to last. Data that begin as
 /// gzip, xz or Zstandard are decompressed, all members of them, whatever the name says.
@@ -24,24 +32,24 @@ class ByteStream {
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
 
+  /// "standard input" for "-".
+  const std::string& path() const { return path_; }
   bool is_compressed() const { return decoder_ != nullptr; }
   /// Whether it can be read only once: a pipe, standard input.
   bool is_pipe() const { return is_pipe_; }
 
-  /// The next bytes, which read() gives again: fewer than `most` only at the end. Valid until the
-  /// next call.
-  std::string_view peek(size_t most);
-  /// Fills the front of `out` and returns the number of bytes; 0 at the end.
-  size_t read(std::span<char> out);
+  /// The next bytes: fewer than `fewest` only at the end. Valid until the next call.
+  std::string_view peek(size_t fewest);
+  /// Removes bytes that peek() has given.
+  void skip(size_t bytes) { at_ += bytes; }
 
   /// Bytes read from the file, compressed ones if it is.
   int64_t bytes_read() const { return bytes_read_; }
-  /// Hash of these bytes; call it after read() has returned 0.
+  /// Hash of these bytes; call it at the end.
   std::string sha256() { return digest_.finish(); }
 
-  class Decoder;
-
  private:
+  ByteStream() = default;
   bool fill();
   size_t decode(std::span<char> out);
 
@@ -50,9 +58,10 @@ class ByteStream {
   bool is_pipe_ = false;
   std::string buffer_;
   std::string_view input_;  // of the buffer, not yet decoded
-  std::unique_ptr<Decoder> decoder_;
-  std::string peeked_;
-  size_t peeked_at_ = 0;
+  Decoder decoder_;
+  bool inside_member_ = false;  // of compressed data: it has begun and not ended
+  std::string text_;
+  size_t at_ = 0;  // where the unread part of it begins
   int64_t bytes_read_ = 0;
   Digest digest_{"SHA256"};
 };

@@ -215,8 +215,7 @@ DocumentForm find_document_form(const std::vector<SourceFile>& sources, Document
   for (const SourceFile& source : sources) {
     if (source.form != SourceForm::kText || probed == kMostProbed) continue;
     ++probed;
-    const auto stream = source.stream ? source.stream : std::make_shared<ByteStream>(source.path);
-    std::string text(stream->peek(kProbedBytes));
+    std::string text(source.open()->peek(kProbedBytes).substr(0, kProbedBytes));
     std::erase_if(text, [](char c) { return c == '\r' || c == '\t' || c == ' '; });
     text.erase(0, text.find_first_not_of('\n'));
     text.erase(text.find_last_not_of('\n') + 1);

@@ -1,7 +1,5 @@
 #include "data/prepare/part_reader.h"
 
-#include <algorithm>
-#include <span>
 #include <utility>
 
 #include "data/prepare/unicode_text.h"
@@ -16,70 +14,8 @@ void close_document(Documents& documents) {
   }
 }
 
-}  // namespace
-
-LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes)
-    : LineReader(path, std::make_shared<ByteStream>(path), std::move(on_bytes)) {}
-
-LineReader::LineReader(std::string path, std::shared_ptr<ByteStream> stream,
-                       std::function<void(int64_t bytes)> on_bytes)
-    : path_(std::move(path)), stream_(std::move(stream)), on_bytes_(std::move(on_bytes)) {}
-
-std::optional<std::string_view> LineReader::next() {
-  const std::optional<std::string_view> piece = next_piece(kMostLineBytes + 1);
-  if (!piece) return std::nullopt;
-  const size_t line_bytes = piece->size() - (piece->ends_with('\n') ? 1 : 0);
-  if (!ends_line() || line_bytes > kMostLineBytes) {
-    fail(ExitCode::kData, path_, ", line ", line_number_, ": longer than ", kMostLineBytes,
-         " bytes, want one sentence per line and a blank line between documents;"
-         " give --prose for ordinary text");
-  }
-  const auto begin = text_.begin() + static_cast<std::ptrdiff_t>(at_ - piece->size());
-  const auto end = std::remove(begin, begin + static_cast<std::ptrdiff_t>(line_bytes), '\r');
-  return piece->substr(0, static_cast<size_t>(end - begin));
-}
-
-std::optional<std::string_view> LineReader::next_piece(size_t most) {
-  size_t end = text_.find('\n', at_);
-  while (end == std::string::npos && text_.size() - at_ <= most) {
-    const size_t unread = text_.size() - at_;
-    if (!read_more()) break;
-    end = text_.find('\n', unread);
-  }
-  std::string_view line = std::string_view(text_).substr(at_, end - at_ + (end < text_.size()));
-  if (line.empty()) return std::nullopt;
-  line = line.substr(0, first_piece(line, most));
-  at_ += line.size();
-  if (ends_line_) ++line_number_;
-  ends_line_ = line.ends_with('\n');
-  check(line);
-  return line;
-}
-
-/// Appends a block to what is unread, which moves to the front; false at the end.
-bool LineReader::read_more() {
-  constexpr size_t kBlockBytes = size_t{1} << 18;
-  text_.erase(0, std::exchange(at_, 0));
-  const size_t before = text_.size();
-  text_.resize(before + kBlockBytes);
-  const size_t size = stream_->read(std::span(text_).subspan(before));
-  text_.resize(before + size);
-  if (on_bytes_) on_bytes_(bytes_read() - std::exchange(bytes_told_, bytes_read()));
-  return size > 0;
-}
-
-void LineReader::check(std::string_view line) const {
-  if (const size_t at = line.find('\0'); at != std::string_view::npos) {
-    fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", at + 1,
-         ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the zero "
-         "bytes (tr -d '\\000')");
-  }
-  if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
-    fail(ExitCode::kData, path_, ", line ", line_number_, ", byte ", *at + 1,
-         ": not valid UTF-8; convert the file to UTF-8");
-  }
-}
-
+/// Bytes of the longest piece of the text, at most `most`, that ends after white space, or else
+/// between characters.
 size_t first_piece(std::string_view text, size_t most) {
   if (text.size() <= most) return text.size();
   if (const size_t blank = text.find_last_of(" \t\n", most - 1); blank != std::string_view::npos) {
@@ -88,6 +24,78 @@ size_t first_piece(std::string_view text, size_t most) {
   size_t size = most;
   while (size > 1 && !starts_character(text[size])) --size;
   return size;
+}
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes)
+    : LineReader(std::make_shared<ByteStream>(path), std::move(on_bytes)) {}
+
+LineReader::LineReader(std::shared_ptr<ByteStream> stream,
+                       std::function<void(int64_t bytes)> on_bytes)
+    : stream_(std::move(stream)), on_bytes_(std::move(on_bytes)) {}
+
+std::optional<std::string_view> LineReader::next() {
+  const std::optional<std::string_view> piece = next_piece(kMostLineBytes + 1);
+  if (!piece) return std::nullopt;
+  if (!ends_line_ || piece->size() - piece->ends_with('\n') > kMostLineBytes) {
+    fail(ExitCode::kData, path(), ", line ", line_number_, ": longer than ", kMostLineBytes,
+         " bytes, want one sentence per line and a blank line between documents;"
+         " give --prose for ordinary text");
+  }
+  return without_line_end(*piece, line_);
+}
+
+std::optional<std::string_view> LineReader::next_piece(size_t most) {
+  std::string_view text = stream_->peek(1);
+  size_t end = text.find('\n');
+  while (end == std::string_view::npos && text.size() <= most) {
+    const size_t searched = text.size();
+    text = stream_->peek(searched + 1);
+    if (text.size() == searched) break;
+    end = text.find('\n', searched);
+  }
+  if (on_bytes_ && bytes_told_ != bytes_read()) {
+    on_bytes_(bytes_read() - std::exchange(bytes_told_, bytes_read()));
+  }
+  if (text.empty()) return std::nullopt;
+  std::string_view line = text.substr(0, end < text.size() ? end + 1 : text.size());
+  line = line.substr(0, first_piece(line, most));
+  stream_->skip(line.size());
+  if (ends_line_) ++line_number_;
+  ends_line_ = line.ends_with('\n') || line.size() == text.size();
+  check(line);
+  return line;
+}
+
+void LineReader::check(std::string_view line) const {
+  if (const size_t at = line.find('\0'); at != std::string_view::npos) {
+    fail(ExitCode::kData, path(), ", line ", line_number_, ", byte ", at + 1,
+         ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the zero "
+         "bytes (tr -d '\\000')");
+  }
+  if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
+    fail(ExitCode::kData, path(), ", line ", line_number_, ", byte ", *at + 1,
+         ": not valid UTF-8; convert the file to UTF-8");
+  }
+}
+
+void for_each_piece(std::string_view text, size_t most,
+                    const std::function<void(std::string_view piece)>& take) {
+  while (!text.empty()) {
+    const size_t size = first_piece(text, most);
+    take(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+}
+
+std::string_view without_line_end(std::string_view line, std::string& scratch) {
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.find('\r') == std::string_view::npos) return line;
+  scratch = line;
+  std::erase(scratch, '\r');
+  return scratch;
 }
 
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,

@@ -24,41 +24,41 @@ class LineReader {
  public:
   /// `on_bytes` hears now and then, and at the end, how many bytes were read since it last heard.
   explicit LineReader(const std::string& path, std::function<void(int64_t bytes)> on_bytes = {});
-  LineReader(std::string path, std::shared_ptr<ByteStream> stream,
-             std::function<void(int64_t bytes)> on_bytes);
+  LineReader(std::shared_ptr<ByteStream> stream, std::function<void(int64_t bytes)> on_bytes);
 
   /// The next line without its '\n' and without any '\r', which TensorFlow's readline leaves out
   /// wherever it stands; valid until the following call; nothing after the last.
   /// Error(kData): a line of more than kMostLineBytes.
   std::optional<std::string_view> next();
   /// The next line with its '\n', which the last one may lack. Of a line of more than `most` bytes
-  /// it is the first piece (first_piece()); the next call returns the next one.
+  /// it is the first piece, as for_each_piece() cuts it; the next call returns the next one.
   std::optional<std::string_view> next_piece(size_t most);
   /// Whether the last piece was the last of its line.
-  bool ends_line() const { return ends_line_ || at_ == text_.size(); }
+  bool ends_line() const { return ends_line_; }
 
   /// Number of the last line, counted from 1.
   int64_t line_number() const { return line_number_; }
   int64_t bytes_read() const { return stream_->bytes_read(); }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return stream_->path(); }
 
  private:
-  bool read_more();
   void check(std::string_view line) const;
 
-  std::string path_;
   std::shared_ptr<ByteStream> stream_;
   std::function<void(int64_t bytes)> on_bytes_;
-  std::string text_;
-  size_t at_ = 0;  // where the unread part of it begins
+  std::string line_;  // the last one, where '\r' had to be removed
   bool ends_line_ = true;
   int64_t line_number_ = 0;
   int64_t bytes_told_ = 0;
 };
 
-/// Bytes of the longest piece of the text, at most `most`, that ends after white space, or else
+/// Calls `take` for pieces of the text of at most `most` bytes, cut after white space, or else
 /// between characters.
-size_t first_piece(std::string_view text, size_t most);
+void for_each_piece(std::string_view text, size_t most,
+                    const std::function<void(std::string_view piece)>& take);
+
+/// The line without its '\n' and without any '\r'; `scratch` stores it if there are some.
+std::string_view without_line_end(std::string_view line, std::string& scratch);
 
 /// Tokenized documents in flat arrays. Sentence s owns the tokens [sentence_offsets[s],
 /// sentence_offsets[s + 1]), document d the sentences [document_offsets[d],

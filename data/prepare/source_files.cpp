@@ -92,7 +92,7 @@ int64_t columns_of_table(std::string_view text, char separator) {
 /// Whether an object is all of the first line.
 bool begins_as_json_lines(const std::string& path) {
   ByteStream stream(path);
-  std::string_view text = stream.peek(kMostProbedLine);
+  std::string_view text = stream.peek(kMostProbedLine).substr(0, kMostProbedLine);
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlanks)));
   const size_t end = text.find('\n');
@@ -106,26 +106,30 @@ bool begins_as_json_lines(const std::string& path) {
 
 // --- which files are read ---
 
+/// What a file is that has a name with this ending.
 struct NameForm {
   const char* ending;
   SourceForm form;
+  const char* left_out_as = "";  // LeftOutReason::count; "" for a form that is read
 };
-constexpr std::array kNameForms = {
-    NameForm{".txt", SourceForm::kText},         NameForm{".jsonl", SourceForm::kJsonLines},
-    NameForm{".ndjson", SourceForm::kJsonLines}, NameForm{".json", SourceForm::kJsonLines},
-    NameForm{".csv", SourceForm::kCsv},          NameForm{".tsv", SourceForm::kTsv}};
-
-struct ForeignName {
-  const char* ending;
-  const char* reason;  // LeftOutReason::count
-};
-constexpr std::array kForeignNames = {
-    ForeignName{".html", "left_out_markup"},     ForeignName{".htm", "left_out_markup"},
-    ForeignName{".xhtml", "left_out_markup"},    ForeignName{".xml", "left_out_markup"},
-    ForeignName{".parquet", "left_out_parquet"}, ForeignName{".arrow", "left_out_parquet"},
-    ForeignName{".docx", "left_out_office"},     ForeignName{".doc", "left_out_office"},
-    ForeignName{".odt", "left_out_office"},      ForeignName{".rtf", "left_out_office"},
-    ForeignName{".pdf", "left_out_office"},      ForeignName{".epub", "left_out_office"}};
+constexpr std::array kNameForms = {NameForm{".txt", SourceForm::kText},
+                                   NameForm{".jsonl", SourceForm::kJsonLines},
+                                   NameForm{".ndjson", SourceForm::kJsonLines},
+                                   NameForm{".json", SourceForm::kJsonLines},
+                                   NameForm{".csv", SourceForm::kCsv},
+                                   NameForm{".tsv", SourceForm::kTsv},
+                                   NameForm{".html", SourceForm::kText, "left_out_markup"},
+                                   NameForm{".htm", SourceForm::kText, "left_out_markup"},
+                                   NameForm{".xhtml", SourceForm::kText, "left_out_markup"},
+                                   NameForm{".xml", SourceForm::kText, "left_out_markup"},
+                                   NameForm{".parquet", SourceForm::kText, "left_out_parquet"},
+                                   NameForm{".arrow", SourceForm::kText, "left_out_parquet"},
+                                   NameForm{".docx", SourceForm::kText, "left_out_office"},
+                                   NameForm{".doc", SourceForm::kText, "left_out_office"},
+                                   NameForm{".odt", SourceForm::kText, "left_out_office"},
+                                   NameForm{".rtf", SourceForm::kText, "left_out_office"},
+                                   NameForm{".pdf", SourceForm::kText, "left_out_office"},
+                                   NameForm{".epub", SourceForm::kText, "left_out_office"}};
 
 /// The file's name in lower case, without the ending of a compression.
 std::string plain_name(const std::string& path) {
@@ -141,13 +145,12 @@ std::string plain_name(const std::string& path) {
   return name;
 }
 
-/// The form that a name tells.
-std::optional<SourceForm> form_of_name(const std::string& name) {
-  for (const auto& [ending, form] : kNameForms) {
-    if (name.ends_with(ending)) return form;
+/// By a plain_name().
+NameForm form_of_name(const std::string& name) {
+  for (const NameForm& known : kNameForms) {
+    if (name.ends_with(known.ending)) return known;
   }
-  if (name.starts_with("part-")) return SourceForm::kText;
-  return std::nullopt;
+  return {"", SourceForm::kText, name.starts_with("part-") ? "" : "left_out_names"};
 }
 
 /// LeftOutReason::count; empty for training text.
@@ -156,14 +159,12 @@ std::string left_out_as(const fs::directory_entry& entry) {
   const fs::file_status status = entry.status(ignored);
   const std::string name = plain_name(entry.path().string());
   if (name.starts_with('.') || fs::is_directory(status)) return "left_out_folders";
-  for (const auto& [ending, reason] : kForeignNames) {
-    if (name.ends_with(ending)) return reason;
-  }
-  if (!form_of_name(name)) return "left_out_names";
+  if (const std::string reason = form_of_name(name).left_out_as; !reason.empty()) return reason;
   if (name.starts_with("eval")) return "left_out_eval";
   if (!fs::is_regular_file(status)) return "left_out_links";
-  return name.ends_with(".json") && !begins_as_json_lines(entry.path().string()) ? "left_out_json"
-                                                                                 : "";
+  const bool is_other_json =
+      name.ends_with(".json") && !begins_as_json_lines(entry.path().string());
+  return is_other_json ? "left_out_json" : "";
 }
 
 void check_complete(const std::string& folder, const std::vector<std::string>& paths,
@@ -236,89 +237,79 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
   return sorted;
 }
 
-enum class Contents : uint8_t { kText, kJson, kMarkup, kTable };
+/// What a text seems to be.
+struct Contents {
+  std::optional<SourceForm> form;  // in which it can be read
+  std::string name = {};           // if it is not plain text, with what to do
+  const char* remedy = "";
+};
 
-/// What a text of which this is the beginning, or all, seems to be; of a table, its separator.
-Contents contents_of(ByteStream& stream, char& separator, int64_t& columns) {
-  std::string text(stream.peek(kProbedBytes));
+/// Of a text of which the stream has the beginning, or all.
+Contents contents_of(ByteStream& stream) {
+  std::string text(stream.peek(kProbedBytes).substr(0, kProbedBytes));
   const bool is_all = text.size() < kProbedBytes;
   std::erase(text, '\r');
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   text.erase(0, text.find_first_not_of(kBlanks));
-  if (is_json(text)) return Contents::kJson;
-  if (is_html(text)) return Contents::kMarkup;
+  if (is_json(text)) {
+    return {SourceForm::kJsonLines, "JSON",
+            "name a file of an object a line *.jsonl, and its field with --field; or write the "
+            "text out first, for example with jq -r .text"};
+  }
+  if (is_html(text)) {
+    return {std::nullopt, "HTML or XML", "convert it first, for example with html2text"};
+  }
   // The last record may be cut.
   text.resize(
       std::min(text.size(), is_all ? text.find_last_not_of(kBlanks) + 1 : text.rfind('\n')));
-  for (const char candidate : {',', ';', '\t'}) {
-    separator = candidate;
-    columns = columns_of_table(text, separator);
-    if (columns > 0) return Contents::kTable;
+  for (const char separator : {',', ';', '\t'}) {
+    const int64_t columns = columns_of_table(text, separator);
+    if (columns == 0) continue;
+    return {separator == '\t' ? SourceForm::kTsv : SourceForm::kCsv,
+            concat("a table of ", columns, " columns"),
+            "name the file *.csv or *.tsv, and the column of the text with --field"};
   }
-  return Contents::kText;
+  return {SourceForm::kText};
 }
 
-void check_plain_text(const std::string& path, ByteStream& stream) {
-  const auto refuse = [&](const std::string& form, const char* remedy) {
-    fail(ExitCode::kData, path, ": begins as ", form,
-         ", want plain text with a blank line between documents; ", remedy);
-  };
-  char separator = 0;
-  int64_t columns = 0;
-  switch (contents_of(stream, separator, columns)) {
-    case Contents::kText:
-      return;
-    case Contents::kJson:
-      return refuse("JSON",
-                    "name a file of an object a line *.jsonl, and its field with --field; "
-                    "or write the text out first, for example with jq -r .text");
-    case Contents::kMarkup:
-      return refuse("HTML or XML", "convert it first, for example with html2text");
-    case Contents::kTable:
-      return refuse(concat("a table of ", columns, " columns"),
-                    "name the file *.csv or *.tsv, and the column of the text with --field");
-  }
-}
-
-/// The form of what has no name; refuses what cannot be read.
-SourceForm form_of_pipe(const std::string& path, ByteStream& stream) {
-  char separator = 0;
-  int64_t columns = 0;
-  switch (contents_of(stream, separator, columns)) {
-    case Contents::kText:
-      return SourceForm::kText;
-    case Contents::kJson:
-      return SourceForm::kJsonLines;
-    case Contents::kTable:
-      return separator == '\t' ? SourceForm::kTsv : SourceForm::kCsv;
-    case Contents::kMarkup:
-      check_plain_text(path, stream);
-  }
-  return SourceForm::kText;
+[[noreturn]] void refuse(const std::string& path, const Contents& found) {
+  fail(ExitCode::kData, path, ": begins as ", found.name,
+       ", want plain text with a blank line between documents; ", found.remedy);
 }
 
 SourceFile source_of(const std::string& path) {
-  std::error_code error;
   const auto stream = std::make_shared<ByteStream>(path);
-  SourceFile source{.path = path == "-" ? "standard input" : path,
+  SourceFile source{.path = stream->path(),
+                    .form = form_of_name(plain_name(path)).form,
                     .is_compressed = stream->is_compressed()};
-  if (stream->is_pipe()) {
-    source.form = form_of_pipe(source.path, *stream);
-    source.stream = stream;
-    return source;
+  if (source.form == SourceForm::kText) {
+    const Contents found = contents_of(*stream);
+    if (stream->is_pipe() && found.form) {
+      source.form = *found.form;
+    } else if (!found.name.empty()) {
+      refuse(source.path, found);
+    }
   }
-  source.bytes = static_cast<int64_t>(fs::file_size(path, error));
-  source.form = form_of_name(plain_name(path)).value_or(SourceForm::kText);
-  if (source.form == SourceForm::kText) check_plain_text(path, *stream);
+  std::error_code error;
+  if (stream->is_pipe()) {
+    source.stream = stream;
+  } else {
+    source.bytes = static_cast<int64_t>(fs::file_size(path, error));
+  }
   return source;
 }
 
 }  // namespace
 
+std::shared_ptr<ByteStream> SourceFile::open() const {
+  return stream ? stream : std::make_shared<ByteStream>(path);
+}
+
 void check_plain_text(const std::string& path) {
   if (!fs::exists(path)) return;
   ByteStream stream(path);
-  check_plain_text(path, stream);
+  const Contents found = contents_of(stream);
+  if (!found.name.empty()) refuse(path, found);
 }
 
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,

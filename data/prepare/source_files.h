@@ -30,6 +30,8 @@ struct SourceFile {
   bool is_compressed = false;
   std::shared_ptr<ByteStream> stream = nullptr;  // of a pipe, which can be read only once
 
+  /// A new stream of its bytes, or the one that there is.
+  std::shared_ptr<ByteStream> open() const;
   /// Whether its bytes are lines of text.
   bool is_plain() const { return form == SourceForm::kText && !is_compressed && !stream; }
 };

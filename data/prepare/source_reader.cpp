@@ -1,7 +1,6 @@
 #include "data/prepare/source_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,16 +20,6 @@ constexpr size_t kMostRecordBytes = kMostTextBytes;
 template <class... Parts>
 [[noreturn]] void wrong(const LineReader& lines, int64_t line, const Parts&... parts) {
   fail(ExitCode::kData, lines.path(), ", line ", line, ": ", parts...);
-}
-
-/// The line without its end and without any '\r'; `scratch` stores it where there are some.
-std::string_view without_line_end(std::string_view line, std::string& scratch) {
-  if (line.ends_with('\n')) line.remove_suffix(1);
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  if (line.find('\r') == std::string_view::npos) return line;
-  scratch = line;
-  std::erase(scratch, '\r');
-  return scratch;
 }
 
 void read_plain_text(LineReader& lines, DocumentForm documents, const TextSink& sink) {
@@ -61,19 +50,24 @@ void take_record(LineReader& lines, int64_t number, std::string_view text, const
   sink.end_document();
 }
 
-/// "id, title, url".
-std::string listed(const std::vector<std::string>& names) {
-  return names.empty() ? "none" : first_names(names, 20);
+/// `what` is "field" or "column".
+[[noreturn]] void lacks(const LineReader& lines, int64_t line, const char* what,
+                        const std::string& name, const std::vector<std::string>& found) {
+  constexpr size_t kMostNames = 20;
+  wrong(lines, line, "no ", what, " \"", name, "\", found ",
+        found.empty() ? "none" : first_names(found, kMostNames), "; choose one with --field");
 }
 
 const nlohmann::json& field_of(const nlohmann::json& record, const std::string& field,
                                const LineReader& lines) {
-  const auto found = record.find(field);
-  if (found != record.end()) return *found;
+  if (!record.is_object()) {
+    wrong(lines, lines.line_number(), "is ", record.type_name(),
+          ", want a JSON object a line; write them with jq -c .[]");
+  }
+  if (const auto found = record.find(field); found != record.end()) return *found;
   std::vector<std::string> names;
   for (const auto& [name, value] : record.items()) names.push_back(name);
-  wrong(lines, lines.line_number(), "no field \"", field, "\", found ", listed(names),
-        "; choose one with --field");
+  lacks(lines, lines.line_number(), "field", field, names);
 }
 
 std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids, const LineReader& lines) {
@@ -101,17 +95,17 @@ std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids, const 
   return text;
 }
 
-std::string text_of_json(const nlohmann::json& record, const std::string& field,
-                         const LineReader& lines) {
-  const nlohmann::json* found = &field_of(record, field, lines);
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_null()) return "";
+/// Of the value of the field.
+std::string text_of(const nlohmann::json& value, const std::string& field,
+                    const LineReader& lines) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "";
   std::string text;
-  if (!found->is_array()) {
-    wrong(lines, lines.line_number(), "field \"", field, "\" is ", found->type_name(),
+  if (!value.is_array()) {
+    wrong(lines, lines.line_number(), "field \"", field, "\" is ", value.type_name(),
           ", want a text; choose another with --field");
   }
-  for (const nlohmann::json& element : *found) {
+  for (const nlohmann::json& element : value) {
     if (!element.is_string()) {
       wrong(lines, lines.line_number(), "field \"", field, "\" contains ", element.type_name(),
             ", want texts");
@@ -136,82 +130,63 @@ void read_json_lines(LineReader& lines, const std::string& field, const TextSink
       wrong(lines, lines.line_number(), "not a JSON object in one line (", error.what(),
             "); write one object a line, for example with jq -c .[]");
     }
-    if (ids) {
-      const nlohmann::json& value = record.is_object() ? field_of(record, field, lines) : record;
-      take_record(lines, lines.line_number(), text_of_ids(value, *ids, lines), sink);
-      continue;
-    }
-    if (!record.is_object()) {
-      wrong(lines, lines.line_number(), "is ", record.type_name(),
-            ", want a JSON object a line; write them with jq -c .[]");
-    }
-    take_record(lines, lines.line_number(), text_of_json(record, field, lines), sink);
+    const bool is_array_of_ids = ids && !record.is_object();
+    const nlohmann::json& value = is_array_of_ids ? record : field_of(record, field, lines);
+    take_record(lines, lines.line_number(),
+                ids ? text_of_ids(value, *ids, lines) : text_of(value, field, lines), sink);
   }
 }
 
-/// The records of a table, as RFC 4180 has them.
+/// The records of a table, as RFC 4180 has them. The first line that is not blank tells the
+/// separator.
 class TableReader {
  public:
   TableReader(LineReader& lines, SourceForm form)
-      : lines_(lines), has_quotes_(form == SourceForm::kCsv) {
-    const auto first = read_line();
-    if (!first) return;
-    const std::string_view line = *first;
-    const auto has = [&](char c) { return line.find(c) != std::string_view::npos; };
-    separator_ = !has_quotes_ || (!has(',') && has('\t')) ? '\t'
-                 : !has(',') && has(';')                  ? ';'
-                                                          : ',';
-    read_record();
-    names_ = fields_;
-  }
+      : lines_(lines), has_quotes_(form == SourceForm::kCsv) {}
 
-  const std::vector<std::string>& names() const { return names_; }
-  /// Number of the line at which the record starts.
+  /// Fields of the last record.
+  const std::vector<std::string>& fields() const { return fields_; }
+  /// Number of the line at which it starts.
   int64_t number() const { return number_; }
 
-  /// The fields of the next record; nullptr at the end.
-  const std::vector<std::string>* next() {
+  /// Reads a record; false at the end.
+  bool next() {
     do {
-      if (!read_line()) return nullptr;
+      if (!read_line()) return false;
     } while (line_.empty());
-    read_record();
-    if (fields_.size() != names_.size()) {
-      wrong(lines_, number_, "a record of ", fields_.size(), " fields, want ", names_.size(),
-            " as in line 1",
-            has_quotes_ ? "; quote fields that contain separators, quotes or line ends" : "");
-    }
-    return &fields_;
-  }
-
- private:
-  /// The next line, without its end, into line_.
-  std::optional<std::string_view> read_line() {
-    const auto line = lines_.next_piece(kMostRecordBytes);
-    if (!line) return std::nullopt;
-    line_ = *line;
-    if (line_.ends_with('\n')) line_.pop_back();
-    if (line_.ends_with('\r')) line_.pop_back();
+    if (separator_ == 0) choose_separator();
     number_ = lines_.line_number();
-    return line_;
-  }
-
-  /// The fields of the record that line_ begins.
-  void read_record() {
     fields_.clear();
-    const int64_t first = number_;
     for (size_t at = 0;; ++at) {
       fields_.emplace_back();
-      if (has_quotes_ && at < line_.size() && line_[at] == '"') at = read_quoted(at + 1, first);
+      if (has_quotes_ && at < line_.size() && line_[at] == '"') at = read_quoted(at + 1);
       const size_t end = std::min(line_.find(separator_, at), line_.size());
       fields_.back().append(line_, at, end - at);
       at = end;
-      if (at == line_.size()) break;
+      if (at == line_.size()) return true;
     }
-    number_ = first;
+  }
+
+ private:
+  void choose_separator() {
+    const auto has = [&](char c) { return line_.find(c) != std::string::npos; };
+    separator_ = !has_quotes_ || (!has(',') && has('\t')) ? '\t'
+                 : !has(',') && has(';')                  ? ';'
+                                                          : ',';
+  }
+
+  /// The next line, without its end, into line_.
+  bool read_line() {
+    const auto line = lines_.next_piece(kMostRecordBytes);
+    if (!line) return false;
+    line_ = *line;
+    if (line_.ends_with('\n')) line_.pop_back();
+    if (line_.ends_with('\r')) line_.pop_back();
+    return true;
   }
 
   /// Reads a field up to the quote that ends it, and returns the place after that.
-  size_t read_quoted(size_t at, int64_t first) {
+  size_t read_quoted(size_t at) {
     std::string& field = fields_.back();
     for (;;) {
       const size_t quote = line_.find('"', at);
@@ -219,7 +194,7 @@ class TableReader {
       if (quote == std::string::npos) {
         field += '\n';
         if (field.size() > kMostRecordBytes || !read_line()) {
-          wrong(lines_, first, "a quoted field that does not end, want \" after it");
+          wrong(lines_, number_, "a quoted field that does not end, want \" after it");
         }
         at = 0;
       } else if (line_.compare(quote, 2, "\"\"") == 0) {
@@ -228,53 +203,51 @@ class TableReader {
       } else if (quote + 1 == line_.size() || line_[quote + 1] == separator_) {
         return quote + 1;
       } else {
-        wrong(lines_, number_, "text after the quote that ends a field, want ", separator_,
-              " or the line end; write a quote in a quoted field twice");
+        wrong(lines_, lines_.line_number(), "text after the quote that ends a field, want ",
+              separator_, " or the line end; write a quote in a quoted field twice");
       }
     }
   }
 
   LineReader& lines_;
   bool has_quotes_;
-  char separator_ = ',';
+  char separator_ = 0;
   std::string line_;
   int64_t number_ = 0;
-  std::vector<std::string> names_;
   std::vector<std::string> fields_;
 };
 
 void read_table(LineReader& lines, SourceForm form, const std::string& field,
                 const TextSink& sink) {
   TableReader table(lines, form);
-  if (table.names().empty()) return;  // an empty file
-  const auto column = std::ranges::find(table.names(), field);
-  if (column == table.names().end()) {
-    wrong(lines, 1, "no column \"", field, "\", found ", listed(table.names()),
-          "; choose one with --field");
-  }
-  const auto place = static_cast<size_t>(column - table.names().begin());
-  while (const std::vector<std::string>* record = table.next()) {
-    take_record(lines, table.number(), (*record)[place], sink);
+  if (!table.next()) return;  // an empty file
+  const std::vector<std::string> names = table.fields();
+  const int64_t first = table.number();
+  const auto column = std::ranges::find(names, field);
+  if (column == names.end()) lacks(lines, first, "column", field, names);
+  const auto place = static_cast<size_t>(column - names.begin());
+  while (table.next()) {
+    const std::vector<std::string>& fields = table.fields();
+    if (fields.size() != names.size()) {
+      wrong(lines, table.number(), "a record of ", fields.size(), " fields, want ", names.size(),
+            " as in line ", first,
+            form == SourceForm::kCsv ? "; quote fields that contain separators, quotes or line ends"
+                                     : "");
+    }
+    take_record(lines, table.number(), fields[place], sink);
   }
 }
 
 }  // namespace
 
-void for_each_piece(std::string_view text, size_t most,
-                    const std::function<void(std::string_view piece)>& take) {
-  while (!text.empty()) {
-    const size_t size = first_piece(text, most);
-    take(text.substr(0, size));
-    text.remove_prefix(size);
-  }
-}
-
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
                  const TextSink& sink, const std::optional<TokenIds>& ids) {
-  const auto stream = source.stream ? source.stream : std::make_shared<ByteStream>(source.path);
-  // Some editors begin a file with a byte order mark.
-  if (std::array<char, 3> mark; stream->peek(mark.size()) == "\xef\xbb\xbf") stream->read(mark);
-  LineReader lines(source.path, stream, sink.bytes);
+  const std::shared_ptr<ByteStream> stream = source.open();
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin files with it
+  if (stream->peek(kByteOrderMark.size()).starts_with(kByteOrderMark)) {
+    stream->skip(kByteOrderMark.size());
+  }
+  LineReader lines(stream, sink.bytes);
   if (ids) return read_json_lines(lines, field, sink, ids);
   switch (source.form) {
     case SourceForm::kText:

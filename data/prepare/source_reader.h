@@ -40,9 +40,4 @@ struct TextSink {
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
                  const TextSink& sink, const std::optional<TokenIds>& ids = std::nullopt);
 
-/// Calls `take` for pieces of the text of at most `most` bytes, cut after white space, or else
-/// between characters.
-void for_each_piece(std::string_view text, size_t most,
-                    const std::function<void(std::string_view piece)>& take);
-
 }  // namespace bertha
