@@ -49,14 +49,11 @@ class Draws {
 ///           std::shuffle does not promise. The modulo favours small values by i / 2^64.
 template <class T>
 void philox_shuffle(std::vector<T>& items, uint64_t key, uint64_t step, uint32_t site) {
-  PhiloxWords words{};
-  int64_t used = 0;
+  Draws draws(key, static_cast<int64_t>(step), site);
   for (size_t i = items.size(); i-- > 1;) {
-    const int half = static_cast<int>(used % 2);
-    if (half == 0) words = random_block(key, step, site, used / 2);
-    const uint64_t word = words.elem[2 * half] | uint64_t{words.elem[2 * half + 1]} << 32;
+    const uint64_t low = draws.word();
+    const uint64_t word = low | uint64_t{draws.word()} << 32;
     std::swap(items[i], items[static_cast<size_t>(word % (i + 1))]);
-    ++used;
   }
 }
 
