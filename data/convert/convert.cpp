@@ -54,12 +54,13 @@ ShardJob job_of(const ConvertOptions& options, const SequenceFiles& files) {
   ShardJob job = job_of_source(
       options.source, files, options.output_dir,
       options.num_shards > 0 ? shard_names(options.num_shards) : converted_names(files));
-  job.seed = options.shuffle_seed.value_or(0);
+  job.manifest.seed = options.shuffle_seed.value_or(0);
   const bool fixed = options.layout == ShardLayout::kFixedLength;
-  job.options["made_by"] = "data convert";
-  job.options["layout"] = fixed ? "fixed_length" : "variable_length";
-  job.options["num_shards"] = concat(options.num_shards);
-  job.options["shuffle_seed"] = options.shuffle_seed ? concat(*options.shuffle_seed) : "none";
+  job.manifest.options["made_by"] = "data convert";
+  job.manifest.options["layout"] = fixed ? "fixed_length" : "variable_length";
+  job.manifest.options["num_shards"] = concat(options.num_shards);
+  job.manifest.options["shuffle_seed"] =
+      options.shuffle_seed ? concat(*options.shuffle_seed) : "none";
   return job;
 }
 
@@ -138,13 +139,11 @@ ConvertResult convert_data(const ConvertOptions& options, const WorkProgress& pr
   const ShardJob job = job_of(options, files);
   if (!options.checksum_list.empty()) check_names(wanted, job.names);
   JobFolder folder(job);
-  if (!folder.already_done()) {
+  if (!folder.result().already_done) {
     check_source(options.source, files, progress);
     make_shards(options, files, folder, progress);
   }
-  ConvertResult result{.manifest = folder.manifest(),
-                       .already_done = folder.already_done(),
-                       .shards_reused = folder.shards_reused()};
+  ConvertResult result{folder.result(), {}};
   if (!options.checksum_list.empty()) {
     result.checksum_differences = compare_checksums(wanted, result.manifest.shards);
   }

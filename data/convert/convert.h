@@ -20,10 +20,7 @@ struct ConvertOptions {
   std::string checksum_list;                          // to compare the outcome with; empty: none
 };
 
-struct ConvertResult {
-  Manifest manifest;
-  bool already_done = false;
-  int64_t shards_reused = 0;
+struct ConvertResult : JobResult {
   std::vector<ChecksumDifference> checksum_differences = {};
 };
 

@@ -45,12 +45,12 @@ ShardBounds bounds_of(std::span<const uint8_t> pack_seqs, int64_t num_shards) {
 
 ShardJob job_of(const PackOptions& options, const SequenceFiles& files, int64_t num_shards) {
   ShardJob job = job_of_source(options.source, files, options.output_dir, shard_names(num_shards));
-  job.seed = options.seed;
-  job.options["made_by"] = "data pack";
-  job.options["layout"] = "packed";
-  job.options["max_seqs_per_pack"] = concat(options.max_seqs_per_pack);
-  job.options["num_shards"] = concat(num_shards);
-  job.options["seed"] = concat(options.seed);
+  job.manifest.seed = options.seed;
+  job.manifest.options["made_by"] = "data pack";
+  job.manifest.options["layout"] = "packed";
+  job.manifest.options["max_seqs_per_pack"] = concat(options.max_seqs_per_pack);
+  job.manifest.options["num_shards"] = concat(num_shards);
+  job.manifest.options["seed"] = concat(options.seed);
   return job;
 }
 
@@ -101,13 +101,11 @@ PackResult pack_data(const PackOptions& options, const WorkProgress& progress) {
   if (options.output_dir.empty()) return result;
 
   JobFolder folder(job_of(options, files, num_shards));
-  if (!folder.already_done()) {
+  if (!folder.result().already_done) {
     check_source(options.source, files, progress);
     write_shards(options, files, place_in_packs(plan, tokens, options.seed), folder, progress);
   }
-  result.manifest = folder.manifest();
-  result.already_done = folder.already_done();
-  result.shards_reused = folder.shards_reused();
+  static_cast<JobResult&>(result) = folder.result();
   return result;
 }
 

@@ -16,12 +16,9 @@ struct PackOptions {
   uint64_t seed = 24;      // of the order of packs, and of which sequences share one
 };
 
-struct PackResult {
+struct PackResult : JobResult {
   PackFigures figures;
   double planning_seconds = 0.0;  // from lengths to packs
-  Manifest manifest;
-  bool already_done = false;
-  int64_t shards_reused = 0;
 };
 
 /// Writes the sequences of a data set, in any published form, as packed shards (FORMAT.md): packs

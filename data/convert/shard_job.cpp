@@ -34,17 +34,17 @@ constexpr const char* kSourceHashes = "source_hashes_md5";
 }  // namespace
 
 JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(lock_output_folder(job.output_dir)) {
-  for (const auto& [name, value] : job.options) key_ += concat(name, " = ", value, "\n");
+  for (const auto& [name, value] : job.manifest.options) key_ += concat(name, " = ", value, "\n");
   const fs::path folder(job_.output_dir);
   const std::string manifest = (folder / kManifestName).string();
   if (fs::exists(manifest)) {
-    manifest_ = read_manifest(manifest);
-    DataFacts facts = job_.options;
-    if (!manifest_.options.contains(kSourceHashes)) facts.erase(kSourceHashes);
-    check_same_facts(manifest, manifest_.options, facts);
+    result_.manifest = read_manifest(manifest);
+    DataFacts facts = job_.manifest.options;
+    if (!result_.manifest.options.contains(kSourceHashes)) facts.erase(kSourceHashes);
+    check_same_facts(manifest, result_.manifest.options, facts);
     check_shard_names(manifest);
-    already_done_ = are_intact(manifest_.shards, job_.output_dir, job_.num_threads);
-    if (already_done_) {
+    result_.already_done = are_intact(result_.manifest.shards, job_.output_dir, job_.num_threads);
+    if (result_.already_done) {
       remove_work_folder(job_.output_dir);  // of a run that was stopped at its very end
       return;
     }
@@ -66,9 +66,9 @@ std::string JobFolder::work_path(const std::string& name) const {
 
 void JobFolder::check_shard_names(const std::string& manifest) const {
   std::set<std::string> listed;
-  for (const ManifestShard& shard : manifest_.shards) listed.insert(shard.name);
+  for (const ManifestShard& shard : result_.manifest.shards) listed.insert(shard.name);
   if (listed == std::set<std::string>(job_.names.begin(), job_.names.end())) return;
-  fail(ExitCode::kData, manifest, ": lists ", manifest_.shards.size(),
+  fail(ExitCode::kData, manifest, ": lists ", result_.manifest.shards.size(),
        " shards, but the conversion that it tells of writes ", job_.names.size(), " (",
        job_.names.front(), " and on); it is damaged: remove it to make the data again");
 }
@@ -87,21 +87,16 @@ void JobFolder::make_shards(const std::function<void(int64_t shard, const std::s
       return;
     }
     make(shard, path);
-    write_new_file(records[i], nlohmann::json(describe_shard(path, job_.limits)).dump() + "\n");
+    write_new_file(records[i],
+                   nlohmann::json(describe_shard(path, job_.manifest.limits)).dump() + "\n");
   };
   for_each_parallel(std::ssize(job_.names), job_.num_threads, work, progress);
-  shards_reused_ = reused;
+  result_.shards_reused = reused;
   finish(records);
 }
 
 void JobFolder::finish(const std::vector<std::string>& record_paths) {
-  manifest_ = Manifest{.tool_version = BERTHA_VERSION,
-                       .seed = job_.seed,
-                       .limits = job_.limits,
-                       .special_ids = job_.special_ids,
-                       .options = job_.options,
-                       .counts = job_.counts,
-                       .sources = job_.sources};
+  result_.manifest = job_.manifest;
   std::vector<ShardRecord> records;
   int64_t rows = 0;
   for (const std::string& path : record_paths) {
@@ -110,11 +105,11 @@ void JobFolder::finish(const std::vector<std::string>& record_paths) {
     rows += record->rows;
     records.push_back(*record);
   }
-  add_shards(records, manifest_);
-  manifest_.counts["rows"] = rows;
+  add_shards(records, result_.manifest);
+  result_.manifest.counts["rows"] = rows;
   const fs::path folder(job_.output_dir);
-  write_checksum_list((folder / kChecksumListName).string(), manifest_.shards);
-  write_manifest((folder / kManifestName).string(), manifest_);
+  write_checksum_list((folder / kChecksumListName).string(), result_.manifest.shards);
+  write_manifest((folder / kManifestName).string(), result_.manifest);
   remove_work_folder(job_.output_dir);
 }
 
@@ -130,29 +125,31 @@ ShardJob job_of_source(const SourceOptions& options, const SequenceFiles& files,
   for (const SequenceFile& file : files.files) {
     files_text += concat(fs::path(file.path).filename().string(), " ", file.bytes, "\n");
   }
-  ShardJob job{.output_dir = output_dir,
-               .names = std::move(names),
-               .options = {{"source_files", concat(files.files.size())},
-                           {"source_names_and_sizes_md5", md5_of_text(files_text)},
-                           {"sequences", concat(files.num_seqs)},
-                           {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
-                           {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
-                           {"vocab_size", concat(options.limits.vocab_size)}},
-               .limits = options.limits,
-               .num_threads = options.num_threads};
+  ShardJob job{
+      .output_dir = output_dir,
+      .names = std::move(names),
+      .manifest = {.tool_version = BERTHA_VERSION,
+                   .limits = options.limits,
+                   .options = {{"source_files", concat(files.files.size())},
+                               {"source_names_and_sizes_md5", md5_of_text(files_text)},
+                               {"sequences", concat(files.num_seqs)},
+                               {"max_seq_tokens", concat(options.limits.max_seq_tokens)},
+                               {"max_masked_per_seq", concat(options.limits.max_masked_per_seq)},
+                               {"vocab_size", concat(options.limits.vocab_size)}}},
+      .num_threads = options.num_threads};
   if (const auto manifest = find_manifest(options.path)) {
-    job.sources = manifest->sources;
+    job.manifest.sources = manifest->sources;
+    job.manifest.counts = manifest->counts;
+    job.manifest.special_ids = manifest->special_ids;
     if (const auto tokenizer = manifest->options.find(kTokenizerOption);
         tokenizer != manifest->options.end()) {
-      job.options.insert(*tokenizer);
+      job.manifest.options.insert(*tokenizer);
     }
-    job.counts = manifest->counts;
-    job.special_ids = manifest->special_ids;
     std::string hashes;
     for (const ManifestShard& shard : manifest->shards) {
       hashes += concat(shard.name, " ", shard.xxh3, "\n");
     }
-    job.options[kSourceHashes] = md5_of_text(hashes);
+    job.manifest.options[kSourceHashes] = md5_of_text(hashes);
   }
   return job;
 }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -29,14 +28,16 @@ SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& p
 /// A folder of shards to be made, in a way that a stopped run can be taken up again.
 struct ShardJob {
   std::string output_dir;
-  std::vector<std::string> names;              // of the shards
-  std::map<std::string, std::string> options;  // everything that decides them, for the manifest
-  SampleLimits limits;
-  std::vector<ManifestSource> sources = {};    // texts, where they are known
-  std::map<std::string, int64_t> counts = {};  // of the texts
-  std::optional<SpecialTokens> special_ids = {};
-  uint64_t seed = 0;
+  std::vector<std::string> names;  // of the shards
+  Manifest manifest;               // all but the shards; its options decide them
   int64_t num_threads = 0;
+};
+
+/// What has come of a job.
+struct JobResult {
+  Manifest manifest;
+  bool already_done = false;  // by an earlier run
+  int64_t shards_reused = 0;
 };
 
 /// How far a job is. While it runs, `output_dir`/work holds its key, the spill files and a record
@@ -47,10 +48,8 @@ class JobFolder {
   ///           another job, a folder `work` or shards that no job made.
   explicit JobFolder(const ShardJob& job);
 
-  /// Whether an earlier run has finished it all: manifest() is that of the folder then.
-  bool already_done() const { return already_done_; }
-  const Manifest& manifest() const { return manifest_; }
-  int64_t shards_reused() const { return shards_reused_; }
+  /// Complete after make_shards(), or from the start if an earlier run has finished it all.
+  const JobResult& result() const { return result_; }
   std::string work_path(const std::string& name) const;
 
   /// Makes what is not there yet, each shard by make(shard, path), reads it back for the records,
@@ -66,9 +65,7 @@ class JobFolder {
   FileLock lock_;
   std::string key_;
   std::string work_folder_;
-  bool already_done_ = false;
-  int64_t shards_reused_ = 0;
-  Manifest manifest_;
+  JobResult result_;
 };
 
 /// The job of writing these files again. Its options are what of the source decides the outcome:
