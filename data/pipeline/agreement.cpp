@@ -1,9 +1,9 @@
 #include "data/pipeline/agreement.h"
 
-#include <cstring>
 #include <span>
 #include <string>
 
+#include "data/files/byte_file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/failure.h"
 
@@ -12,41 +12,28 @@ namespace {
 
 using Kind = Contribution::Kind;
 
-void append(std::vector<std::byte>& message, const void* data, size_t bytes) {
-  const auto* first = static_cast<const std::byte*>(data);
-  message.insert(message.end(), first, first + bytes);
-}
-
 /// A message is int64 words: the kind, then the values, or the exit code and the text's bytes.
 std::vector<std::byte> encode(const Contribution& mine) {
-  std::vector<std::byte> message;
-  message.reserve((mine.values.size() + 1) * sizeof(int64_t));
-  append(message, &mine.kind, sizeof mine.kind);
-  if (mine.kind == Kind::kValues) {
-    append(message, mine.values.data(), mine.values.size() * sizeof(int64_t));
-  } else if (mine.kind == Kind::kFailure) {
+  std::vector<int64_t> words{static_cast<int64_t>(mine.kind)};
+  std::string text;
+  if (mine.kind == Kind::kFailure) {
     const Failure failure = failure_of(mine.failure);
-    const auto code = static_cast<int64_t>(failure.code);
-    append(message, &code, sizeof code);
-    append(message, failure.what.data(), failure.what.size());
+    words.push_back(static_cast<int64_t>(failure.code));
+    text = failure.what;
+  } else {
+    words.insert(words.end(), mine.values.begin(), mine.values.end());
   }
+  const auto letters = std::as_bytes(std::span(text));
+  const auto bytes = std::as_bytes(std::span(words));
+  std::vector<std::byte> message(bytes.begin(), bytes.end());
+  message.insert(message.end(), letters.begin(), letters.end());
   return message;
 }
 
 int64_t word(std::span<const std::byte> message, size_t index) {
   BERTHA_CHECK(message.size() >= (index + 1) * sizeof(int64_t), "a message of ", message.size(),
                " bytes");
-  int64_t value = 0;
-  std::memcpy(&value, message.data() + index * sizeof value, sizeof value);
-  return value;
-}
-
-std::vector<int64_t> values_of(std::span<const std::byte> message) {
-  std::vector<int64_t> values(message.size() / sizeof(int64_t) - 1);
-  if (!values.empty()) {
-    std::memcpy(values.data(), message.data() + sizeof(int64_t), values.size() * sizeof(int64_t));
-  }
-  return values;
+  return load<int64_t>(message.data() + index * sizeof(int64_t));
 }
 
 }  // namespace
@@ -74,7 +61,10 @@ std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Cont
            " closed its data pipeline while other ranks still wanted batches; every rank must take "
            "the same number of batches");
     }
-    values.push_back(values_of(messages[rank]));
+    std::vector<int64_t>& of_rank = values.emplace_back();
+    for (size_t i = 1; i < messages[rank].size() / sizeof(int64_t); ++i) {
+      of_rank.push_back(word(messages[rank], i));
+    }
   }
   return values;
 }

@@ -39,16 +39,19 @@ struct HostBatch {
   std::shared_ptr<void> block;  // owns the memory of the spans
 };
 
-/// What one rank trains on in one step: its micro-batches, and the counts of the whole step over
-/// all ranks, which make loss means independent of how the samples were assigned.
-struct StepBatch {
+/// One step over all ranks; its counts make loss means independent of who was given which samples.
+struct StepCounts {
   int64_t step = 0;  // 0-based, counts batches consumed
   int64_t epoch = 0;
-  std::vector<HostBatch> micro_batches;
   int64_t num_seqs_global = 0;
   int64_t num_tokens_global = 0;
   int64_t num_masked_global = 0;
   int64_t most_tokens_per_rank = 0;  // over ranks; with the mean it tells the imbalance
+};
+
+/// What one rank trains on in one step.
+struct StepBatch : StepCounts {
+  std::vector<HostBatch> micro_batches;
 };
 
 }  // namespace bertha

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -99,14 +98,18 @@ std::vector<std::string> make_shards(const LoaderBenchOptions& options, OwnedFol
   return shards;
 }
 
-/// What one rank saw of a run.
+/// What one rank saw of a run. Times are whole microseconds, so that transports can carry them.
 struct RankRun {
-  double elapsed_s = 0.0;
-  double waited_ms = 0.0;
+  int64_t elapsed_us = 0;
+  int64_t waited_us = 0;
   double most_over_mean_tokens = 0.0;  // sum over steps
   int64_t seqs = 0;                    // of all ranks
   int64_t tokens = 0;                  // of all ranks
 };
+
+int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::llround(1e6 * seconds_since(start));
+}
 
 /// The first batch is not timed: it waits for the first window.
 RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transport) {
@@ -120,33 +123,20 @@ RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transpo
     const auto asked = std::chrono::steady_clock::now();
     const std::optional<StepBatch> batch = pipeline->next();
     if (!batch) break;
-    run.waited_ms += 1000 * seconds_since(asked);
+    run.waited_us += microseconds_since(asked);
     run.seqs += batch->num_seqs_global;
     run.tokens += batch->num_tokens_global;
     run.most_over_mean_tokens +=
         static_cast<double>(batch->most_tokens_per_rank * transport.size()) /
         static_cast<double>(batch->num_tokens_global);
   }
-  run.elapsed_s = seconds_since(start);
+  run.elapsed_us = microseconds_since(start);
   return run;
 }
 
-/// One value of every rank.
-std::vector<double> gather(Transport& transport, double mine) {
-  const auto bits = std::bit_cast<int64_t>(mine);
-  std::vector<double> values;
-  for (const int64_t value : transport.all_gather({&bits, 1})) {
-    values.push_back(std::bit_cast<double>(value));
-  }
-  return values;
-}
-
-double most(Transport& transport, double mine) { return std::ranges::max(gather(transport, mine)); }
-
-double mean(Transport& transport, double mine) {
-  double sum = 0.0;
-  for (const double value : gather(transport, mine)) sum += value;
-  return sum / transport.size();
+/// Of the slowest rank.
+double elapsed_s(const RankRun& run, Transport& transport) {
+  return 1e-6 * static_cast<double>(std::ranges::max(transport.all_gather({&run.elapsed_us, 1})));
 }
 
 }  // namespace
@@ -173,19 +163,20 @@ LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& tra
 
   // All ranks must take the same number of steps, so the clock is asked only between runs.
   int64_t steps = 8;
-  double elapsed_s = most(transport, run_steps(pipeline, steps, transport).elapsed_s);
-  while (elapsed_s < options.warm_up_s / 2) {
+  double warm_up_s = elapsed_s(run_steps(pipeline, steps, transport), transport);
+  while (warm_up_s < options.warm_up_s / 2) {
     steps *= 2;
-    elapsed_s = most(transport, run_steps(pipeline, steps, transport).elapsed_s);
+    warm_up_s = elapsed_s(run_steps(pipeline, steps, transport), transport);
   }
   steps =
-      std::max<int64_t>(1, std::llround(options.timed_s / elapsed_s * static_cast<double>(steps)));
+      std::max<int64_t>(1, std::llround(options.timed_s / warm_up_s * static_cast<double>(steps)));
 
   const RankRun run = run_steps(pipeline, steps, transport);
-  LoaderBenchResult result{.steps = steps, .elapsed_s = most(transport, run.elapsed_s)};
+  LoaderBenchResult result{.steps = steps, .elapsed_s = elapsed_s(run, transport)};
   result.seqs_per_s_global = static_cast<double>(run.seqs) / result.elapsed_s;
   result.tokens_per_s_global = static_cast<double>(run.tokens) / result.elapsed_s;
-  result.mean_wait_ms = mean(transport, run.waited_ms) / static_cast<double>(steps);
+  const auto waited_us = static_cast<double>(transport.sum({&run.waited_us, 1}).front());
+  result.mean_wait_ms = 1e-3 * waited_us / static_cast<double>(transport.size() * steps);
   result.mean_tokens_per_seq = static_cast<double>(run.tokens) / static_cast<double>(run.seqs);
   result.most_over_mean_tokens = run.most_over_mean_tokens / static_cast<double>(steps);
   return result;

@@ -13,7 +13,7 @@ namespace bertha {
 struct LoaderBenchOptions {
   /// Without shards they are synthesized in scratch_folder and removed at the end; num_steps is not
   /// read.
-  PipelineOptions pipeline{.shards = {}, .global_batch_seqs = 448, .seed = 1, .num_steps = {}};
+  PipelineOptions pipeline{.global_batch_seqs = 448, .seed = 1};
   std::string scratch_folder = "/tmp";  // one that all ranks see
   int64_t synthetic_shards = 16;
   int64_t synthetic_shard_seqs = 4096;

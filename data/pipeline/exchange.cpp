@@ -72,62 +72,38 @@ struct Arrivals {
   std::vector<std::vector<int64_t>> slots;  // [W][n]
 };
 
-std::vector<SampleLength> lengths_of(std::span<const int64_t> slots, const StepLengths& lengths) {
-  std::vector<SampleLength> found;
-  found.reserve(slots.size());
-  for (const int64_t slot : slots) found.push_back(lengths.of(slot));
-  return found;
-}
-
-Arrivals keep_own(StepSamples mine, Transport& transport) {
-  Arrivals arrivals{
-      .sets = std::vector<SampleSet>(static_cast<size_t>(transport.size())),
-      .slots = std::vector<std::vector<int64_t>>(static_cast<size_t>(transport.size()))};
-  arrivals.sets[static_cast<size_t>(transport.rank())] = std::move(mine.samples);
-  arrivals.slots[static_cast<size_t>(transport.rank())] = std::move(mine.slots);
-  return arrivals;
-}
-
-Arrivals gather_all(const StepSamples& mine, const StepLengths& lengths, Transport& transport) {
-  std::vector<int64_t> rows(mine.slots.size());
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  const auto payloads = transport.all_gather_bytes(encode_samples(mine.samples, rows));
-  Arrivals arrivals{.sets = {}, .slots = lengths.slots_of_source};
-  for (size_t source = 0; source < payloads.size(); ++source) {
-    arrivals.sets.push_back(
-        decode_samples(payloads[source], lengths_of(arrivals.slots[source], lengths)));
-  }
-  return arrivals;
-}
-
-Arrivals move_to_owners(StepSamples mine, const StepLengths& lengths,
-                        const std::vector<int32_t>& owners, Transport& transport) {
+/// Gives this rank its own samples and those of other ranks for which gets(rank, slot). `moves`:
+/// whether there may be any of these on any rank.
+template <class Gets>
+Arrivals move_samples(StepSamples mine, const StepLengths& lengths, const Gets& gets, bool moves,
+                      Transport& transport) {
   const auto me = static_cast<size_t>(transport.rank());
-  std::vector<std::vector<int64_t>> rows_for(static_cast<size_t>(transport.size()));
-  for (size_t row = 0; row < mine.slots.size(); ++row) {
-    const auto owner = static_cast<size_t>(owners[static_cast<size_t>(mine.slots[row])]);
-    if (owner != me) rows_for[owner].push_back(static_cast<int64_t>(row));
-  }
-  std::vector<std::vector<std::byte>> outgoing;
-  for (const auto& rows : rows_for) outgoing.push_back(encode_samples(mine.samples, rows));
-
-  Arrivals arrivals = keep_own(std::move(mine), transport);
-  std::vector<std::vector<SampleLength>> incoming_lengths(outgoing.size());
-  std::vector<int64_t> incoming_bytes(outgoing.size(), 0);
-  for (size_t source = 0; source < outgoing.size(); ++source) {
-    if (source == me) continue;
-    for (const int64_t slot : lengths.slots_of_source[source]) {
-      if (static_cast<size_t>(owners[static_cast<size_t>(slot)]) != me) continue;
-      arrivals.slots[source].push_back(slot);
-      incoming_lengths[source].push_back(lengths.of(slot));
+  const auto num_ranks = static_cast<size_t>(transport.size());
+  Arrivals arrivals{.sets = std::vector<SampleSet>(num_ranks),
+                    .slots = std::vector<std::vector<int64_t>>(num_ranks)};
+  std::vector<std::vector<std::byte>> outgoing(num_ranks);
+  std::vector<std::vector<SampleLength>> incoming(num_ranks);
+  std::vector<int64_t> incoming_bytes(num_ranks);
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    if (rank == me) continue;
+    std::vector<int64_t> rows;
+    for (size_t row = 0; row < mine.slots.size(); ++row) {
+      if (gets(rank, mine.slots[row])) rows.push_back(static_cast<int64_t>(row));
     }
-    incoming_bytes[source] = payload_bytes(incoming_lengths[source]);
+    outgoing[rank] = encode_samples(mine.samples, rows);
+    for (const int64_t slot : lengths.slots_of_source[rank]) {
+      if (!gets(me, slot)) continue;
+      arrivals.slots[rank].push_back(slot);
+      incoming[rank].push_back(lengths.of(slot));
+    }
+    incoming_bytes[rank] = payload_bytes(incoming[rank]);
   }
-  const auto incoming = transport.all_to_all_bytes(outgoing, incoming_bytes);
-  for (size_t source = 0; source < incoming.size(); ++source) {
-    if (source == me) continue;
-    arrivals.sets[source] = decode_samples(incoming[source], incoming_lengths[source]);
+  const auto payloads = moves ? transport.all_to_all_bytes(outgoing, incoming_bytes) : outgoing;
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    if (rank != me) arrivals.sets[rank] = decode_samples(payloads[rank], incoming[rank]);
   }
+  arrivals.sets[me] = std::move(mine.samples);
+  arrivals.slots[me] = std::move(mine.slots);
   return arrivals;
 }
 
@@ -157,19 +133,19 @@ std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals,
 }
 
 void count_tokens(const StepLengths& lengths, const SlotAssignment& assignment, int num_ranks,
-                  StepBatch& batch) {
+                  StepCounts& counts) {
   std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
   for (size_t bin = 0; bin < assignment.size(); ++bin) {
     for (const int64_t slot : assignment[bin]) {
       const SampleLength length = lengths.of(slot);
-      batch.num_masked_global += length.masked;
+      counts.num_masked_global += length.masked;
       tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
     }
-    batch.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
+    counts.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
   }
-  batch.num_tokens_global =
+  counts.num_tokens_global =
       std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
-  batch.most_tokens_per_rank = *std::ranges::max_element(tokens_per_rank);
+  counts.most_tokens_per_rank = *std::ranges::max_element(tokens_per_rank);
 }
 
 }  // namespace
@@ -204,37 +180,30 @@ SlotAssignment assign_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t
   return assignment;
 }
 
-ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport) {
+ExchangedStep exchange(const PipelineOptions& options, StepSamples mine, Transport& transport) {
   const int64_t num_slots = options.global_batch_seqs;
   const StepLengths lengths = sum_lengths(mine, num_slots, transport);
   const SlotAssignment assignment =
-      options.mode == ExchangePadding::kOff
+      options.exchange == ExchangePadding::kOff
           ? assign_by_slice(num_slots, transport.size(), options.micro_batches_per_step)
           : assign_by_length(lengths.tokens, transport.size(), options.micro_batches_per_step);
   ExchangedStep step;
-  step.batch.step = mine.step;
-  step.batch.epoch = mine.epoch;
-  Arrivals arrivals;
-  switch (options.mode) {
-    case ExchangePadding::kOff:
-      arrivals = keep_own(std::move(mine), transport);
-      break;
-    case ExchangePadding::kAllGather:
-      arrivals = gather_all(mine, lengths, transport);
-      break;
-    case ExchangePadding::kLengths:
-      arrivals =
-          move_to_owners(std::move(mine), lengths,
-                         owners_of_slots(assignment, num_slots, transport.size()), transport);
-      break;
-  }
+  step.counts.step = mine.step;
+  step.counts.epoch = mine.epoch;
+  const std::vector<int32_t> owners = owners_of_slots(assignment, num_slots, transport.size());
+  const auto gets = [&](size_t rank, int64_t slot) {
+    return options.exchange == ExchangePadding::kAllGather ||
+           static_cast<size_t>(owners[static_cast<size_t>(slot)]) == rank;
+  };
+  Arrivals arrivals = move_samples(std::move(mine), lengths, gets,
+                                   options.exchange != ExchangePadding::kOff, transport);
   step.micro_batches = sort_into_bins(arrivals, assignment, num_slots, transport);
   step.sources = std::move(arrivals.sets);
-  count_tokens(lengths, assignment, transport.size(), step.batch);
+  count_tokens(lengths, assignment, transport.size(), step.counts);
   return step;
 }
 
-void decline_exchange(const ExchangeOptions& options, const Contribution& reason,
+void decline_exchange(const PipelineOptions& options, const Contribution& reason,
                       Transport& transport) {
   try {
     sum_values(transport, reason, options.global_batch_seqs);

@@ -33,15 +33,9 @@ struct ExchangedStep {
   ExchangedStep(ExchangedStep&&) = default;
   ExchangedStep& operator=(ExchangedStep&&) = default;
 
-  StepBatch batch;                                     // all but its micro-batches
+  StepCounts counts;
   std::vector<SampleSet> sources;                      // one per rank
   std::vector<std::vector<SampleView>> micro_batches;  // [micro_batches][b]
-};
-
-struct ExchangeOptions {
-  ExchangePadding mode = ExchangePadding::kLengths;
-  int64_t global_batch_seqs = 0;
-  int64_t micro_batches_per_step = 1;
 };
 
 /// Gives every rank the samples that are assigned to it. Collective: all ranks bring samples of the
@@ -54,11 +48,11 @@ struct ExchangeOptions {
 ///
 /// Exact     kLengths and kAllGather give identical results.
 /// Errors    those of sum_values().
-ExchangedStep exchange(const ExchangeOptions& options, StepSamples mine, Transport& transport);
+ExchangedStep exchange(const PipelineOptions& options, StepSamples mine, Transport& transport);
 
 /// Takes this rank's place in one exchange to say that it cannot bring samples; the others throw.
 /// Throws as they do, except that a leaving rank just returns.
-void decline_exchange(const ExchangeOptions& options, const Contribution& reason,
+void decline_exchange(const PipelineOptions& options, const Contribution& reason,
                       Transport& transport);
 
 }  // namespace bertha

@@ -140,18 +140,14 @@ void exchange_steps(StageState& state) {
     StepAssembler assembler(
         state.assignment, state.options.first_step, [&state] { return state.windows.pop(); },
         make_mask_drawer(state.options));
-    const ExchangeOptions exchange_options{
-        .mode = state.options.exchange,
-        .global_batch_seqs = state.options.global_batch_seqs,
-        .micro_batches_per_step = state.options.micro_batches_per_step};
     for (int64_t step = state.options.first_step; step != state.end_step; ++step) {
       Contribution reason;
       std::optional<StepSamples> samples = assemble(state, assembler, reason);
       if (!samples) {
-        decline_exchange(exchange_options, reason, state.transport);
+        decline_exchange(state.options, reason, state.transport);
         break;
       }
-      state.exchanged.push(exchange(exchange_options, std::move(*samples), state.transport));
+      state.exchanged.push(exchange(state.options, std::move(*samples), state.transport));
     }
     state.exchanged.finish();
   } catch (const CancellableTransport::Abandoned&) {
@@ -167,7 +163,7 @@ void collate_steps(StageState& state) {
     while (state.batches.wait_for_room()) {
       std::optional<ExchangedStep> step = state.exchanged.pop();
       if (!step) break;
-      StepBatch batch = std::move(step->batch);
+      StepBatch batch{step->counts, {}};
       for (std::vector<SampleView>& samples : step->micro_batches) {
         batch.micro_batches.push_back(
             collate(std::move(samples), state.options.group_bucket_tokens, state.allocate));

@@ -17,9 +17,9 @@ namespace bertha {
 /// packs: these are taken apart when a shard is read, so that shuffling, exchange and batches see
 /// single sequences and a step holds exactly global_batch_seqs of them.
 struct PipelineOptions {
-  std::vector<std::string> shards;  // paths, sorted
-  std::vector<std::string> shard_xxh3 =
-      {};                    // [shards]  hashes to compare when a shard is read, or none
+  std::vector<std::string> shards = {};  // paths, sorted
+  // [shards]  hashes to compare when a shard is read, or none
+  std::vector<std::string> shard_xxh3 = {};
   SampleLimits limits = {};  // what is beyond them is an error in the shard
   int64_t global_batch_seqs = 0;
   int64_t micro_batches_per_step = 1;  // accumulation steps
@@ -30,8 +30,8 @@ struct PipelineOptions {
   std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none: as stored
   int64_t prefetch_steps = 2;          // batches ready ahead of the consumer
   int64_t group_bucket_tokens = 128;
-  int64_t first_step = 0;            // resume: batches before this one are not delivered, nor read
-  std::optional<int64_t> num_steps;  // deliver this many and end; default: endless epochs
+  int64_t first_step = 0;  // resume: batches before this one are not delivered, nor read
+  std::optional<int64_t> num_steps = {};  // deliver this many and end; default: endless epochs
 };
 
 /// The asynchronous input pipeline of one rank. Three threads (stages.h): one reads the shards of a

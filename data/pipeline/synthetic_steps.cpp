@@ -231,7 +231,8 @@ SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step) {
       steps.exchange == ExchangePadding::kOff
           ? assign_by_slice(std::ssize(lengths), steps.num_ranks, steps.micro_batches_per_step)
           : assign_by_length(lengths, steps.num_ranks, steps.micro_batches_per_step);
-  SyntheticPlan plan{.step = step, .bins = {}};
+  SyntheticPlan plan;
+  plan.step = step;
   std::vector<int64_t> tokens_per_rank(static_cast<size_t>(steps.num_ranks), 0);
   for (const std::vector<int64_t>& slots : assignment) {
     std::vector<SyntheticSequence> bin;
@@ -285,12 +286,7 @@ void append_synthetic_sample(const SyntheticSteps& steps, const SyntheticSequenc
 
 StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank,
                                const HostAllocator& allocate) {
-  StepBatch batch{.step = plan.step,
-                  .micro_batches = {},
-                  .num_seqs_global = plan.num_seqs_global,
-                  .num_tokens_global = plan.num_tokens_global,
-                  .num_masked_global = plan.num_masked_global,
-                  .most_tokens_per_rank = plan.most_tokens_per_rank};
+  StepBatch batch{plan, {}};
   const uint64_t seed_of_step = mixed_seed(steps.seed, static_cast<uint64_t>(plan.step));
   const auto stride = static_cast<size_t>(steps.num_ranks);
   for (size_t bin = static_cast<size_t>(rank); bin < plan.bins.size(); bin += stride) {

@@ -48,13 +48,8 @@ struct SyntheticSequence {
 };
 
 /// Who trains on what in one step, the same on every rank.
-struct SyntheticPlan {
-  int64_t step = 0;
+struct SyntheticPlan : StepCounts {
   std::vector<std::vector<SyntheticSequence>> bins;  // bins[m * W + r]: micro-batch m of rank r
-  int64_t num_seqs_global = 0;
-  int64_t num_tokens_global = 0;
-  int64_t num_masked_global = 0;
-  int64_t most_tokens_per_rank = 0;
 };
 
 /// Masked tokens of a sequence: 15 %, at least one, at most max_masked_per_seq.

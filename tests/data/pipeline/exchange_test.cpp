@@ -128,7 +128,7 @@ TEST_P(EachMode, EveryRankHoldsWhatTheDealSays) {
     const SlotAssignment assignment = assign_by_length(lengths, num_ranks, 2);
     run_thread_ranks(num_ranks, [&](Transport& transport) {
       const ExchangedStep step =
-          exchange({.mode = GetParam(), .global_batch_seqs = 33, .micro_batches_per_step = 2},
+          exchange({.global_batch_seqs = 33, .micro_batches_per_step = 2, .exchange = GetParam()},
                    brought_by(transport, samples), transport);
       ASSERT_EQ(step.micro_batches.size(), 2u);
       for (size_t m = 0; m < 2; ++m) {
@@ -141,8 +141,8 @@ TEST_P(EachMode, EveryRankHoldsWhatTheDealSays) {
               std::ranges::equal(step.micro_batches[m][i].token_ids, samples[slots[i]].token_ids));
         }
       }
-      EXPECT_EQ(step.batch.num_tokens_global, samples.token_offsets.back());
-      EXPECT_EQ(step.batch.num_masked_global, samples.masked_offsets.back());
+      EXPECT_EQ(step.counts.num_tokens_global, samples.token_offsets.back());
+      EXPECT_EQ(step.counts.num_masked_global, samples.masked_offsets.back());
     });
   }
 }
@@ -155,8 +155,8 @@ TEST(Exchange, LengthsModeMovesFewerBytesThanAllGather) {
     for (int rank = 0; rank < 4; ++rank) {
       threads.emplace_back([&, rank] {
         Transport& transport = world.transport(rank);
-        exchange({.mode = mode, .global_batch_seqs = 200, .micro_batches_per_step = 1},
-                 brought_by(transport, samples), transport);
+        exchange({.global_batch_seqs = 200, .exchange = mode}, brought_by(transport, samples),
+                 transport);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -171,9 +171,7 @@ TEST(Exchange, SlotThatNobodyBringsIsAnInternalErrorOnAllRanks) {
   const SampleSet samples = example_samples(10, 4);
   EXPECT_THROW(run_thread_ranks(2,
                                 [&](Transport& transport) {
-                                  exchange({.mode = ExchangePadding::kLengths,
-                                            .global_batch_seqs = 11,
-                                            .micro_batches_per_step = 1},
+                                  exchange({.global_batch_seqs = 11},
                                            brought_by(transport, samples), transport);
                                 }),
                Error);
