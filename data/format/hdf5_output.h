@@ -28,8 +28,8 @@ class Hdf5Output {
   /// Plain rows of `columns` values (0: one value per row, rank 1), or ragged rows (columns 0).
   void create(const std::string& name, Hdf5Element element, Hdf5Rows rows, int64_t columns,
               int64_t rows_per_chunk);
-  /// Plain rows. Values are int8_t, int16_t or int32_t, here and below; of int32_t, a dataset of kI16
-  /// stores the low 16 bits.
+  /// Plain rows. Values are int8_t, int16_t or int32_t, here and below; of int32_t, a dataset of
+  /// kI16 stores the low 16 bits.
   template <class T>
   void append(const std::string& name, int64_t num_rows, const std::vector<T>& values);
   /// Ragged rows: row i is the list of the values [offsets[i], offsets[i + 1]).

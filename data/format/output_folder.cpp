@@ -25,7 +25,8 @@ fs::path work_folder(const std::string& output_dir) { return fs::path(output_dir
 
 /// Whether a folder may be one whose maker was stopped before the marker was there: it is empty but
 /// for the marker's temporary file.
-bool was_just_made(const fs::path& folder, std::error_code& error) {
+bool was_just_made(const fs::path& folder) {
+  std::error_code error;
   if (fs::is_symlink(folder, error)) return false;
   const fs::directory_iterator entries(folder, error);
   return !error && std::all_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
@@ -56,13 +57,16 @@ std::string option_of(const std::string& fact) {
 
 }  // namespace
 
-FileLock lock_output_folder(const std::string& output_dir) {
+void make_folder(const std::string& folder) {
   std::error_code error;
-  fs::create_directories(output_dir, error);
-  if (error) {
-    fail(ExitCode::kData, output_dir, ": cannot make the folder: ", error.message(),
-         "; choose another output folder");
-  }
+  fs::create_directories(folder, error);
+  if (!error) return;
+  fail(ExitCode::kData, folder, ": cannot make the folder: ", error.message(),
+       "; choose another output folder");
+}
+
+FileLock lock_output_folder(const std::string& output_dir) {
+  make_folder(output_dir);
   return FileLock({.folder = output_dir,
                    .name = ".bertha.lock",
                    .doing = "is making data in this folder",
@@ -80,17 +84,12 @@ std::string make_work_folder(const std::string& output_dir) {
   const fs::path folder = work_folder(output_dir);
   if (has_work_folder(output_dir)) return folder.string();
   std::error_code error;
-  fs::create_directories(output_dir, error);
-  const bool made = !error && fs::create_directory(folder, error);
-  if (!error && !made && !was_just_made(folder, error)) {
+  if (fs::exists(folder, error) && !was_just_made(folder)) {
     fail(ExitCode::kData, folder.string(),
          ": bertha keeps unfinished work under this name, but did not make this folder; rename it "
          "or choose another output folder");
   }
-  if (error) {
-    fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
-         "; choose another output folder");
-  }
+  make_folder(folder);
   write_new_file((folder / kMarkerName).string(), kMarkerText);
   return folder.string();
 }

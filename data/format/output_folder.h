@@ -12,6 +12,9 @@ namespace bertha {
 // over or removed. Unfinished work lies in its folder `work`, which a marker file tells from a
 // user's own folder of that name.
 
+/// Makes the folder, if it does not exist. Error(kData) when it cannot be made.
+void make_folder(const std::string& folder);
+
 /// Makes the folder, if it does not exist, and locks it for this process: two that wrote the same
 /// files would remove each other's.
 ///

@@ -9,42 +9,32 @@
 namespace bertha {
 namespace {
 
-struct Row {
-  int64_t index;
-  const SampleLimits& limits;
-  const ViolationReport& report;
-
-  template <class... Parts>
-  void wrong(const char* dataset, const Parts&... parts) const {
-    report(Violation{.row = index, .dataset = dataset, .what = concat(parts...)});
-  }
-};
-
-void check_ids(const Row& row, const char* dataset, std::span<const TokenId> ids) {
-  const auto entries = static_cast<uint32_t>(row.limits.vocab_size);
+void check_ids(const RowReport& row, const char* dataset, std::span<const TokenId> ids,
+               int64_t vocab_size) {
+  const auto entries = static_cast<uint32_t>(vocab_size);
   const auto outside = [&](TokenId id) { return static_cast<uint32_t>(id) >= entries; };
   uint32_t num_outside = 0;  // without a branch, several ids at a time
   for (const TokenId id : ids) num_outside += outside(id) ? 1 : 0;
   if (num_outside == 0) return;
   const auto found = std::ranges::find_if(ids, outside);
   row.wrong(dataset, "element ", found - ids.begin(), " is id ", *found, ", want 0 to ",
-            row.limits.vocab_size - 1, " (is this the vocabulary the data was made with?)");
+            vocab_size - 1, " (is this the vocabulary the data was made with?)");
 }
 
-void check_lengths(const Row& row, const SampleView& sample) {
+void check_lengths(const RowReport& row, const SampleView& sample, const SampleLimits& limits) {
   const int64_t num_tokens = std::ssize(sample.token_ids);
   const int64_t num_masked = std::ssize(sample.masked_positions);
-  if (num_tokens < 1 || num_tokens > row.limits.max_seq_tokens) {
-    row.wrong(dataset_names::kInputIds, num_tokens, " tokens, want 1 to ",
-              row.limits.max_seq_tokens, " (was the data made for longer sequences?)");
+  if (num_tokens < 1 || num_tokens > limits.max_seq_tokens) {
+    row.wrong(dataset_names::kInputIds, num_tokens, " tokens, want 1 to ", limits.max_seq_tokens,
+              " (was the data made for longer sequences?)");
   }
-  if (num_masked > row.limits.max_masked_per_seq) {
+  if (num_masked > limits.max_masked_per_seq) {
     row.wrong(dataset_names::kMaskedPositions, num_masked, " masked positions, want at most ",
-              row.limits.max_masked_per_seq);
+              limits.max_masked_per_seq);
   }
 }
 
-void check_segments(const Row& row, std::span<const int8_t> segments) {
+void check_segments(const RowReport& row, std::span<const int8_t> segments) {
   int8_t previous = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
     if (segments[i] < previous || segments[i] > 1) {
@@ -56,7 +46,7 @@ void check_segments(const Row& row, std::span<const int8_t> segments) {
   }
 }
 
-void check_positions(const Row& row, std::span<const int16_t> positions, int64_t num_tokens) {
+void check_positions(const RowReport& row, std::span<const int16_t> positions, int64_t num_tokens) {
   int16_t previous = 0;  // [CLS] is never masked
   for (size_t i = 0; i < positions.size(); ++i) {
     if (positions[i] <= previous || positions[i] >= num_tokens) {
@@ -77,12 +67,12 @@ constexpr int64_t kMaskedBytes = sizeof(int16_t) + sizeof(TokenId);
 
 void check_sample(const SampleView& sample, int64_t row_index, const SampleLimits& limits,
                   const ViolationReport& report) {
-  const Row row{row_index, limits, report};
-  check_lengths(row, sample);
-  check_ids(row, dataset_names::kInputIds, sample.token_ids);
+  const RowReport row{row_index, report};
+  check_lengths(row, sample, limits);
+  check_ids(row, dataset_names::kInputIds, sample.token_ids, limits.vocab_size);
   check_segments(row, sample.segment_ids);
   check_positions(row, sample.masked_positions, std::ssize(sample.token_ids));
-  check_ids(row, dataset_names::kMaskedIds, sample.masked_ids);
+  check_ids(row, dataset_names::kMaskedIds, sample.masked_ids, limits.vocab_size);
   if (sample.next_sentence_label != 0 && sample.next_sentence_label != 1) {
     row.wrong(dataset_names::kNextSentenceLabels, "label ",
               static_cast<int>(sample.next_sentence_label), ", want 0 or 1");

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/error.h"
+
 namespace bertha {
 
 /// A place in the vocabulary.
@@ -106,6 +108,19 @@ struct Violation {
 };
 /// Told of each violation; may throw to stop at the first.
 using ViolationReport = std::function<void(const Violation&)>;
+
+/// Reports on one row.
+struct RowReport {
+  int64_t row = 0;
+  const ViolationReport& report;
+
+  /// False, for callers that end with it.
+  template <class... Parts>
+  bool wrong(const char* dataset, const Parts&... parts) const {
+    report({.row = row, .dataset = dataset, .what = concat(parts...)});
+    return false;
+  }
+};
 
 /// Checks one sample: lengths within the limits and not zero, ids and labels in the vocabulary,
 /// segments 0 then 1, masked positions strictly ascending inside [1, t), next-sentence label 0

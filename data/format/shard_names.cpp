@@ -16,15 +16,6 @@
 namespace bertha {
 namespace {
 
-/// What the names of one set have in common.
-struct NumberedSet {
-  std::string before;  // "part_"
-  std::string after;   // "_of_04320.hdf5"
-  int64_t count = 0;   // 0: not told
-
-  auto operator<=>(const NumberedSet&) const = default;
-};
-
 constexpr std::string_view kDigits = "0123456789";
 constexpr size_t kMostDigits = 6;
 
@@ -49,19 +40,20 @@ std::string padded(int64_t number, size_t digits) {
   return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
 }
 
-/// A file of the folder that looks like TFRecords or text still to be made into shards, or "".
-std::string unconverted_file(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::directory_iterator entries(folder, error);
-  std::string found;
-  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    const auto parts = numbered_name(name);
-    const bool is_part = parts && parts->of == "-of-" && parts->after.empty();
-    const bool is_record = name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
-    if ((is_part || is_record) && (found.empty() || name < found)) found = name;
-  }
-  return found;
+/// Whether a file looks like TFRecords or text still to be made into shards.
+bool is_unconverted(const std::string& name) {
+  const auto parts = numbered_name(name);
+  const bool is_part = parts && parts->of == "-of-" && parts->after.empty();
+  return is_part || name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
+}
+
+bool is_hdf5_name(const std::string& name) {
+  return name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
+}
+
+/// Whether it is a shard as NVIDIA's DeepLearningExamples name those of a set.
+bool is_shard_of_set(const std::string& name, const char* set) {
+  return name.ends_with(".hdf5") && name.find(set) != std::string::npos;
 }
 
 }  // namespace
@@ -102,36 +94,34 @@ std::vector<std::string> list_shards(const std::string& path) {
     fail(ExitCode::kData, path, ": no such file or folder; give a folder of shards or one shard");
   }
   if (!std::filesystem::is_directory(status)) return {path};
-  std::vector<std::string> shards, training, test;
-  std::string other_hdf5;
+  std::vector<std::string> names;
   std::filesystem::directory_iterator entries(path, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    if (is_shard_name(name)) shards.push_back(entries->path().string());
-    if (name.ends_with(".hdf5")) {
-      if (name.find("training") != std::string::npos) training.push_back(entries->path().string());
-      if (name.find("test") != std::string::npos) test.push_back(entries->path().string());
-    }
-    const bool is_hdf5 = name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
-    if (is_hdf5 && (other_hdf5.empty() || name < other_hdf5)) other_hdf5 = name;
+    names.push_back(entries->path().filename().string());
   }
   if (error) fail(ExitCode::kData, path, ": the folder cannot be read: ", error.message());
-  if (shards.empty()) shards = training.empty() ? test : training;
-  if (shards.empty()) {
-    if (const std::string name = unconverted_file(path); !name.empty()) {
-      fail(ExitCode::kData, path, ": holds ", name,
-           " and no shard; make shards of TFRecord files by `bertha data convert ",
-           shell_word(path), " --output DIR`, of text by `bertha data prepare --text ",
-           shell_word(path), " ...`");
+  std::ranges::sort(names);
+  std::vector<std::string> shards;
+  const auto add_those = [&](const auto& is_one) {
+    for (const std::string& name : names) {
+      if (is_one(name)) shards.push_back((std::filesystem::path(path) / name).string());
     }
-    fail(
-        ExitCode::kData, path, ": no shard in this folder",
-        other_hdf5.empty() ? "" : concat(", but ", other_hdf5, "; put \"part_\" before such names"),
-        "; want files whose name contains \"part\" and ends in .hdf5 or .hdf, as `bertha data "
-        "prepare` writes them, or part_00000 and so on");
+  };
+  add_those(is_shard_name);
+  for (const char* set : {"training", "test"}) {
+    if (shards.empty()) add_those([&](const auto& name) { return is_shard_of_set(name, set); });
   }
-  std::ranges::sort(shards);
-  return shards;
+  if (!shards.empty()) return shards;
+  if (const auto found = std::ranges::find_if(names, is_unconverted); found != names.end()) {
+    fail(ExitCode::kData, path, ": holds ", *found,
+         " and no shard; make shards of TFRecord files by `bertha data convert ", shell_word(path),
+         " --output DIR`, of text by `bertha data prepare --text ", shell_word(path), " ...`");
+  }
+  const auto other = std::ranges::find_if(names, is_hdf5_name);
+  fail(ExitCode::kData, path, ": no shard in this folder",
+       other == names.end() ? "" : concat(", but ", *other, "; put \"part_\" before such names"),
+       "; want files whose name contains \"part\" and ends in .hdf5 or .hdf, as `bertha data "
+       "prepare` writes them, or part_00000 and so on");
 }
 
 std::string shard_name(int64_t index, int64_t count) {
@@ -160,21 +150,22 @@ std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
 }
 
 std::vector<std::string> missing_of_numbered(std::span<const std::string> names) {
-  std::map<NumberedSet, Numbers> found;
+  using Set = std::array<std::string, 3>;  // "part_", "_of_04320.hdf5", "04320"
+  std::map<Set, Numbers> found;
   for (const std::string& name : names) {
     const auto parts = numbered_name(name);
     if (!parts) continue;
-    found[{.before = parts->before,
-           .after = parts->of + parts->count + parts->after,
-           .count = parts->count.empty() ? 0 : std::stoll(parts->count)}]
-        .add(parts->number);
+    found[{parts->before, parts->of + parts->count + parts->after, parts->count}].add(
+        parts->number);
   }
   std::vector<std::string> missing;
   for (const auto& [set, numbers] : found) {
-    const int64_t count = set.count > 0 ? set.count : *numbers.found.rbegin() + 1;
+    const auto& [before, after, stated] = set;
+    const int64_t told = stated.empty() ? 0 : std::stoll(stated);
+    const int64_t count = told > 0 ? told : *numbers.found.rbegin() + 1;
     for (int64_t number = 0; number < count; ++number) {
       if (numbers.found.contains(number)) continue;
-      missing.push_back(set.before + padded(number, numbers.digits) + set.after);
+      missing.push_back(before + padded(number, numbers.digits) + after);
     }
   }
   return missing;

@@ -38,36 +38,30 @@ struct FixedBlock {
 
 /// The number of leading elements that are not zero; the rest must be zero.
 template <class T>
-size_t live_prefix(std::span<const T> values, const char* dataset, int64_t row,
-                   const ViolationReport& report) {
+size_t live_prefix(std::span<const T> values, const char* dataset, const RowReport& row) {
   const auto zero = std::ranges::find(values, T{0});
   const auto stray = std::find_if(zero, values.end(), [](T value) { return value != 0; });
   if (stray != values.end()) {
-    report({.row = row,
-            .dataset = dataset,
-            .what = concat("element ", stray - values.begin(), " is ", static_cast<int>(*stray),
-                           " after a zero, want zeros only at the end")});
+    row.wrong(dataset, "element ", stray - values.begin(), " is ", static_cast<int>(*stray),
+              " after a zero, want zeros only at the end");
   }
   return static_cast<size_t>(zero - values.begin());
 }
 
 /// Row r of the block, which is this row of those that are reported on.
-void append_row(const FixedBlock& block, size_t r, int64_t row, const ViolationReport& report,
-                SampleSet& samples) {
+void append_row(const FixedBlock& block, size_t r, const RowReport& row, SampleSet& samples) {
   const size_t width = block.mask.size() / block.next.size();
   const size_t most_masked = block.positions.size() / block.next.size();
   const auto mask = std::span(block.mask).subspan(r * width, width);
   const auto positions = std::span(block.positions).subspan(r * most_masked, most_masked);
-  const size_t num_tokens = live_prefix<int8_t>(mask, kInputMask, row, report);
+  const size_t num_tokens = live_prefix<int8_t>(mask, kInputMask, row);
   const auto live = mask.first(num_tokens);
-  if (const auto bad = std::ranges::find_if(live, [](int8_t m) { return m != 1; });
-      bad != live.end()) {
-    report({.row = row,
-            .dataset = kInputMask,
-            .what = concat("element ", bad - live.begin(), " is ", static_cast<int>(*bad),
-                           ", want 0 or 1")});
+  const auto bad = std::ranges::find_if(live, [](int8_t m) { return m != 1; });
+  if (bad != live.end()) {
+    row.wrong(kInputMask, "element ", bad - live.begin(), " is ", static_cast<int>(*bad),
+              ", want 0 or 1");
   }
-  const size_t num_masked = live_prefix<int16_t>(positions, kMaskedPositions, row, report);
+  const size_t num_masked = live_prefix<int16_t>(positions, kMaskedPositions, row);
   samples.append({.token_ids = std::span(block.ids).subspan(r * width, num_tokens),
                   .segment_ids = std::span(block.segments).subspan(r * width, num_tokens),
                   .masked_positions = positions.first(num_masked),
@@ -87,10 +81,8 @@ void match_lengths(const char* dataset, const char* other, RaggedRows<T>& rows,
     const auto i = static_cast<size_t>(row);
     const int64_t want = offsets[i + 1] - offsets[i];
     if (rows.length(row) != want) {
-      report({.row = row,
-              .dataset = dataset,
-              .what = concat(rows.length(row), " elements, but ", other, " has ", want,
-                             "; want as many")});
+      RowReport{row, report}.wrong(dataset, rows.length(row), " elements, but ", other, " has ",
+                                   want, "; want as many");
     }
     std::copy_n(rows.values.begin() + rows.offsets[i], std::min(rows.length(row), want),
                 values.begin() + offsets[i]);
@@ -99,46 +91,46 @@ void match_lengths(const char* dataset, const char* other, RaggedRows<T>& rows,
   rows.offsets = offsets;
 }
 
-/// What does not add up in a pack; empty when all does.
-Violation wrong_lengths(const PackedRows& rows, int64_t row, int64_t max_seq_tokens) {
-  const auto wrong = [&](const char* dataset, const auto&... words) {
-    return Violation{.row = row, .dataset = dataset, .what = concat(words...)};
-  };
+/// Whether the lengths in a pack add up; reports the first that does not.
+bool adds_up(const PackedRows& rows, int64_t row, int64_t max_seq_tokens,
+             const ViolationReport& report) {
+  const RowReport found{row, report};
   const auto seq_tokens = rows.seq_tokens[row];
   const auto seq_masked = rows.seq_masked[row];
   const int64_t tokens = rows.tokens.length(row);
   if (tokens < 1 || tokens > max_seq_tokens) {
-    return wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens,
-                 " (was the data made for longer sequences?)");
+    return found.wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens,
+                       " (was the data made for longer sequences?)");
   }
   const auto low = std::ranges::find_if(seq_tokens, [](int t) { return t < 1; });
   if (low != seq_tokens.end()) {
-    return wrong(kPackedTokens, "element ", low - seq_tokens.begin(), " is ", *low,
-                 ", want 1 or more");
+    return found.wrong(kPackedTokens, "element ", low - seq_tokens.begin(), " is ", *low,
+                       ", want 1 or more");
   }
   const int64_t sum = std::accumulate(seq_tokens.begin(), seq_tokens.end(), int64_t{0});
   if (sum != tokens) {
-    return wrong(kPackedTokens, "adds up to ", sum, " tokens, but ", kInputIds, " has ", tokens);
+    return found.wrong(kPackedTokens, "adds up to ", sum, " tokens, but ", kInputIds, " has ",
+                       tokens);
   }
   if (seq_masked.size() != seq_tokens.size()) {
-    return wrong(kPackedMasked, seq_masked.size(), " elements, but ", kPackedTokens, " has ",
-                 seq_tokens.size(), "; want as many");
+    return found.wrong(kPackedMasked, seq_masked.size(), " elements, but ", kPackedTokens, " has ",
+                       seq_tokens.size(), "; want as many");
   }
   const auto negative = std::ranges::find_if(seq_masked, [](int m) { return m < 0; });
   if (negative != seq_masked.end()) {
-    return wrong(kPackedMasked, "element ", negative - seq_masked.begin(), " is ", *negative,
-                 ", want 0 or more");
+    return found.wrong(kPackedMasked, "element ", negative - seq_masked.begin(), " is ", *negative,
+                       ", want 0 or more");
   }
   const int64_t masked = std::accumulate(seq_masked.begin(), seq_masked.end(), int64_t{0});
   if (masked != rows.positions.length(row)) {
-    return wrong(kPackedMasked, "adds up to ", masked, ", but ", kMaskedPositions, " has ",
-                 rows.positions.length(row), " elements");
+    return found.wrong(kPackedMasked, "adds up to ", masked, ", but ", kMaskedPositions, " has ",
+                       rows.positions.length(row), " elements");
   }
   if (rows.next.length(row) != std::ssize(seq_tokens)) {
-    return wrong(kNextSentenceLabels, rows.next.length(row), " elements, but ", kPackedTokens,
-                 " has ", seq_tokens.size(), "; want as many");
+    return found.wrong(kNextSentenceLabels, rows.next.length(row), " elements, but ", kPackedTokens,
+                       " has ", seq_tokens.size(), "; want as many");
   }
-  return {};
+  return true;
 }
 
 /// The sequences of a pack whose lengths add up. Their positions count from their own first token.
@@ -284,7 +276,7 @@ SampleSet ShardRows::read_fixed_length(int64_t first_row, int64_t num_rows,
     read(kMaskedIds, row_masked_, block.labels);
     read(kNextSentenceLabels, 1, block.next);
     for (int64_t r = 0; r < rows; ++r) {
-      append_row(block, static_cast<size_t>(r), done + r, report, samples);
+      append_row(block, static_cast<size_t>(r), {done + r, report}, samples);
     }
   }
   return samples;
@@ -314,11 +306,7 @@ std::vector<int64_t> unpack_rows(PackedRows rows, int64_t max_seq_tokens,
   std::vector<int64_t> row_offsets;
   for (int64_t row = 0; row < rows.tokens.size(); ++row) {
     row_offsets.push_back(samples.size());
-    if (const Violation wrong = wrong_lengths(rows, row, max_seq_tokens); !wrong.what.empty()) {
-      report(wrong);
-      continue;
-    }
-    append_pack(rows, row, samples);
+    if (adds_up(rows, row, max_seq_tokens, report)) append_pack(rows, row, samples);
   }
   row_offsets.push_back(samples.size());
   return row_offsets;

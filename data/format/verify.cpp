@@ -49,13 +49,6 @@ struct ShardResult {
   void add(const std::string& what) { add(-1, "", what); }
 };
 
-/// The ids that the generator never masks: what most samples of a shard start and end with, so that
-/// the vocabulary is not needed.
-struct SpecialIds {
-  TokenId cls = 0;
-  TokenId sep = 0;
-};
-
 /// The value that more than half of the samples give, if there is one (Boyer and Moore).
 template <class ValueOf>
 TokenId majority(const SampleSet& samples, const ValueOf& value_of) {
@@ -70,61 +63,58 @@ TokenId majority(const SampleSet& samples, const ValueOf& value_of) {
   return candidate;
 }
 
-/// What the generator guarantees beyond what training needs.
-void check_structure(const SampleView& sample, int64_t row, const SpecialIds& special,
-                     ShardResult& result) {
+/// What the generator guarantees beyond what training needs. Of the special tokens only [CLS] and
+/// [SEP] are looked at.
+void check_structure(const SampleView& sample, const SpecialTokens& special, const RowReport& row) {
   using namespace dataset_names;
   const auto ids = sample.token_ids;
   if (ids.empty()) return;  // already reported
+  const TokenId cls = special.classify, sep = special.separator;
   const int64_t last = std::ssize(ids) - 1;
   const auto ones = std::ranges::find(sample.segment_ids, int8_t{1});
   const int64_t boundary = ones - sample.segment_ids.begin() - 1;  // last token of segment 0
-  if (ids.front() != special.cls) {
-    result.add(row, kInputIds,
-               concat("starts with id ", ids.front(), ", want [CLS] ", special.cls));
+  if (ids.front() != cls) {
+    row.wrong(kInputIds, "starts with id ", ids.front(), ", want [CLS] ", cls);
   }
   for (const int64_t end : {boundary == last ? -1 : boundary, last}) {
-    if (end < 1 || ids[static_cast<size_t>(end)] == special.sep) continue;
-    result.add(row, kInputIds,
-               concat("element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
-                      ", want [SEP] ", special.sep));
+    if (end < 1 || ids[static_cast<size_t>(end)] == sep) continue;
+    row.wrong(kInputIds, "element ", end, " ends a segment with id ", ids[static_cast<size_t>(end)],
+              ", want [SEP] ", sep);
   }
   const auto is_masked = [&](int64_t position) {
     return std::ranges::binary_search(sample.masked_positions, position);
   };
   for (int64_t at = 1; at < last; ++at) {
-    if (ids[static_cast<size_t>(at)] != special.sep || at == boundary || is_masked(at)) continue;
-    result.add(row, kInputIds,
-               concat("element ", at, " is [SEP] ", special.sep,
-                      " inside a segment, want it at "
-                      "the end"));
+    if (ids[static_cast<size_t>(at)] != sep || at == boundary || is_masked(at)) continue;
+    row.wrong(kInputIds, "element ", at, " is [SEP] ", sep,
+              " inside a segment, want it at the end");
     break;
   }
-  if (sample.masked_positions.empty()) result.add(row, kMaskedPositions, "no masked position");
+  if (sample.masked_positions.empty()) row.wrong(kMaskedPositions, "no masked position");
   for (const int16_t position : sample.masked_positions) {
     if (position != boundary && position != last) continue;
-    result.add(row, kMaskedPositions, concat("position ", position, " is [SEP], never masked"));
+    row.wrong(kMaskedPositions, "position ", position, " is [SEP], never masked");
   }
   for (const TokenId label : sample.masked_ids) {
-    if (label != special.cls && label != special.sep) continue;
-    result.add(row, kMaskedIds, concat("label ", label, " is [CLS] or [SEP], never masked"));
+    if (label != cls && label != sep) continue;
+    row.wrong(kMaskedIds, "label ", label, " is [CLS] or [SEP], never masked");
   }
 }
 
-/// The contents of one shard.
 void check_samples(const std::string& path, const SampleLimits& limits, ShardResult& result) {
-  const auto report = [&](const Violation& violation) {
+  const ViolationReport report = [&](const Violation& violation) {
     result.add(violation.row, violation.dataset, violation.what);
   };
   const ShardContents shard = read_shard_reporting(path, 0, limits, report);
   const SampleSet& samples = shard.samples;
   result.md5_of_lists = md5_of_lists(samples, shard.row_offsets);
   result.stats.add(samples);
+  // What most samples start and end with, so that the vocabulary is not needed.
   using Ids = std::span<const TokenId>;
-  const SpecialIds special{.cls = majority(samples, [](Ids ids) { return ids.front(); }),
-                           .sep = majority(samples, [](Ids ids) { return ids.back(); })};
+  const SpecialTokens special{.classify = majority(samples, [](Ids ids) { return ids.front(); }),
+                              .separator = majority(samples, [](Ids ids) { return ids.back(); })};
   for (int64_t i = 0; i < samples.size(); ++i) {
-    check_structure(samples[i], shard.row_of(i), special, result);
+    check_structure(samples[i], special, {shard.row_of(i), report});
   }
 }
 
@@ -191,13 +181,6 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
                " samples of ", length, " tokens"));
 }
 
-/// Names that a numbered set without a manifest lacks.
-void find_missing(const std::vector<std::string>& names, std::vector<Finding>& findings) {
-  for (const std::string& name : missing_of_numbered(names)) {
-    findings.push_back({.shard = name, .what = "missing, going by the other names"});
-  }
-}
-
 /// `whole_folder` is false where one shard is checked: then the list may name others.
 void check_list(const std::string& path, bool whole_folder, const std::vector<std::string>& names,
                 const std::vector<ShardResult>& results, std::vector<Finding>& findings) {
@@ -211,12 +194,6 @@ void check_list(const std::string& path, bool whole_folder, const std::vector<st
     if (difference.kind == ChecksumDifference::Kind::kMissing && !whole_folder) continue;
     findings.push_back({.shard = difference.shard, .what = difference.what});
   }
-}
-
-void append(std::vector<Finding>& all, ShardResult& result, const std::string& name) {
-  std::move(result.findings.begin(), result.findings.end(), std::back_inserter(all));
-  if (result.num_unlisted == 0) return;
-  all.push_back({.shard = name, .what = concat(result.num_unlisted, " more findings, not listed")});
 }
 
 // --- shards that may end the process ---
@@ -236,12 +213,6 @@ void append(std::vector<Finding>& all, ShardResult& result, const std::string& n
   _exit(0);
 }
 
-std::string ending(int status) {
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
-  return "it crashes the HDF5 library or keeps it in a loop; the file is damaged, make or copy it "
-         "again";
-}
-
 /// Reads each shard but those to skip in a process of its own, `num_processes` at a time (0: one
 /// per core), since a damaged structure can end the process inside of the HDF5 library
 /// (Hdf5Guard). For each shard a sentence about that, or "" when its process ended by itself,
@@ -259,7 +230,11 @@ std::vector<std::string> probe_shards(const std::vector<std::string>& paths,
     const auto [child, shard] = *running.begin();
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    endings[shard] = ending(status);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      endings[shard] =
+          "it crashes the HDF5 library or keeps it in a loop; the file is damaged, make or copy it "
+          "again";
+    }
     running.erase(child);
   };
   const auto wanted = static_cast<size_t>(
@@ -323,14 +298,23 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
 
   DataStats total;
   for (size_t i = 0; i < paths.size(); ++i) {
-    append(report.findings, results[i], names[i]);
-    report.num_bytes += results[i].bytes;
-    total.add(results[i].stats);
+    ShardResult& result = results[i];
+    std::ranges::move(result.findings, std::back_inserter(report.findings));
+    if (result.num_unlisted > 0) {
+      report.findings.push_back(
+          {.shard = names[i], .what = concat(result.num_unlisted, " more findings, not listed")});
+    }
+    report.num_bytes += result.bytes;
+    total.add(result.stats);
   }
   report.num_shards = std::ssize(paths);
   report.num_samples = total.num_samples;
   find_duplicates(names, results, report.findings);
-  if (!report.has_manifest && whole_folder) find_missing(names, report.findings);
+  if (!report.has_manifest && whole_folder) {
+    for (const std::string& name : missing_of_numbered(names)) {
+      report.findings.push_back({.shard = name, .what = "missing, going by the other names"});
+    }
+  }
   if (!options.checksum_list.empty()) {
     check_list(options.checksum_list, whole_folder, names, results, report.findings);
   }
