@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "data/files/for_each_parallel.h"
@@ -25,8 +25,7 @@ constexpr size_t kMostParagraphBytes = size_t{1} << 20;
 
 /// Consecutive sources whose text is cut into parts by itself.
 struct SourceGroup {
-  size_t first = 0;
-  size_t count = 0;
+  std::span<const SourceFile> sources;
   size_t part_bytes = 0;
 };
 
@@ -39,18 +38,18 @@ struct DocumentPlace {
 };
 
 struct GroupText {
-  std::vector<TextPart> parts;
+  std::vector<ManifestSource> parts;
   std::string held_out;
   int64_t documents = 0;
   int64_t held_out_documents = 0;
   DocumentPlace least;  // of those that are not held out
 };
 
-TextPart write_part(const std::string& path, const std::string& text) {
+ManifestSource write_part(const std::string& path, const std::string& text) {
   write_new_file(path, text);
   Digest digest("SHA256");
   digest.update(text);
-  return {.file = {.path = path, .bytes = std::ssize(text)}, .sha256 = digest.finish()};
+  return {.path = path, .bytes = std::ssize(text), .sha256 = digest.finish()};
 }
 
 /// Cuts the lines of one group into sentences, documents and parts.
@@ -145,37 +144,36 @@ class PartCutter {
 };
 
 /// Small files together, and large ones alone.
-std::vector<SourceGroup> group_sources(const std::vector<SourceFile>& sources, int64_t part_bytes) {
+std::vector<SourceGroup> group_sources(std::span<const SourceFile> sources, int64_t part_bytes) {
   std::vector<SourceGroup> groups;
-  int64_t bytes = 0;
-  bool is_plain = true;  // the text is about as long as the files
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const bool joins = i > 0 && part_bytes > 0 && bytes + sources[i].bytes <= part_bytes &&
-                       !sources[i].stream && !sources[i - 1].stream;
-    if (!joins) {
-      groups.push_back({.first = i});
-      bytes = 0;
-      is_plain = true;
+  while (!sources.empty()) {
+    int64_t bytes = sources[0].bytes;
+    size_t count = 1;
+    const auto joins = [&](const SourceFile& next) {
+      return bytes + next.bytes <= part_bytes && !next.stream && !sources[0].stream;
+    };
+    while (count < sources.size() && part_bytes > 0 && joins(sources[count])) {
+      bytes += sources[count++].bytes;
     }
-    bytes += sources[i].bytes;
-    is_plain = is_plain && !sources[i].stream && !sources[i].is_compressed;
-    SourceGroup& group = groups.back();
-    ++group.count;
+    const std::span<const SourceFile> group = sources.first(count);
     int64_t wanted = part_bytes == 0 ? std::numeric_limits<int64_t>::max() : part_bytes;
-    if (is_plain && part_bytes > 0) {
+    const bool has_text_of_its_size = std::ranges::all_of(
+        group, [](const SourceFile& file) { return !file.stream && !file.is_compressed; });
+    if (has_text_of_its_size && part_bytes > 0) {
       // Equal parts, and a little more, so that no small rest becomes a part.
       const int64_t equal = bytes / std::max<int64_t>(1, ceil_div(bytes, part_bytes));
       wanted = equal + equal / 16 + 65536;
     }
-    group.part_bytes = static_cast<size_t>(wanted);
+    groups.push_back({.sources = group, .part_bytes = static_cast<size_t>(wanted)});
+    sources = sources.subspan(count);
   }
   return groups;
 }
 
 /// Held-out texts of all groups in files of about part_bytes.
-std::vector<TextPart> write_held_out(const std::vector<GroupText>& groups,
-                                     const IntakeOptions& options) {
-  std::vector<TextPart> parts;
+std::vector<ManifestSource> write_held_out(const std::vector<GroupText>& groups,
+                                           const IntakeOptions& options) {
+  std::vector<ManifestSource> parts;
   std::string text;
   const auto end_part = [&] {
     if (text.empty()) return;
@@ -194,13 +192,13 @@ std::vector<TextPart> write_held_out(const std::vector<GroupText>& groups,
 void hold_out_one(std::vector<GroupText>& groups) {
   GroupText& group =
       *std::ranges::min_element(groups, {}, [](const GroupText& each) { return each.least.hash; });
-  TextPart& part = group.parts.at(group.least.part);
-  std::string text = read_text_file(part.file.path, std::numeric_limits<int64_t>::max());
+  ManifestSource& part = group.parts.at(group.least.part);
+  std::string text = read_text_file(part.path, std::numeric_limits<int64_t>::max());
   if (text.size() == group.least.bytes) return;  // the only document of its part
   group.held_out = text.substr(group.least.offset, group.least.bytes);
   group.held_out_documents = 1;
   text.erase(group.least.offset, group.least.bytes);
-  part = write_part(part.file.path, text);
+  part = write_part(part.path, text);
 }
 
 }  // namespace
@@ -252,32 +250,33 @@ Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& opti
                               if (cancelled()) throw Cancelled();
                               on_bytes(bytes);
                             }};
-    for (size_t i = group.first; i < group.first + group.count; ++i) {
-      read_source(sources[i], documents, options.field, sink, options.ids);
+    for (const SourceFile& source : group.sources) {
+      read_source(source, documents, options.field, sink, options.ids);
     }
     texts[static_cast<size_t>(index)] = cutter.finish();
   };
   for_each_parallel(std::ssize(groups), options.workers, read);
 
-  int64_t num_documents = 0;
-  Intake result;
-  for (const GroupText& text : texts) {
-    num_documents += text.documents;
-    result.held_out_documents += text.held_out_documents;
-  }
+  const auto sum = [&](int64_t GroupText::*count) {
+    int64_t total = 0;
+    for (const GroupText& text : texts) total += text.*count;
+    return total;
+  };
+  const int64_t num_documents = sum(&GroupText::documents);
   if (num_documents == 0) {
     fail(ExitCode::kData, sources.front().path, ": no document in the input text (", sources.size(),
          " files)");
   }
-  if (options.hold_out > 0 && result.held_out_documents == 0 && num_documents > 1) {
+  if (options.hold_out > 0 && sum(&GroupText::held_out_documents) == 0 && num_documents > 1) {
     hold_out_one(texts);
-    for (const GroupText& text : texts) result.held_out_documents += text.held_out_documents;
   }
+  Intake result{.parts = {},
+                .held_out = write_held_out(texts, options),
+                .held_out_documents = sum(&GroupText::held_out_documents)};
   if (result.held_out_documents == num_documents) {
     fail(ExitCode::kData, sources.front().path, ": all ", num_documents,
          " documents of the input text are held out; lower --hold-out");
   }
-  result.held_out = write_held_out(texts, options);
   for (const GroupText& text : texts) {
     result.parts.insert(result.parts.end(), text.parts.begin(), text.parts.end());
   }

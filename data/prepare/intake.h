@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/format/manifest.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/source_files.h"
 #include "data/prepare/source_reader.h"
@@ -24,15 +25,10 @@ struct IntakeOptions {
   int workers = 0;                   // threads; 0 = one per processor
 };
 
-/// A file of text in the published form.
-struct TextPart {
-  SourceFile file;
-  std::string sha256;
-};
-
+/// Files of text in the published form.
 struct Intake {
-  std::vector<TextPart> parts;
-  std::vector<TextPart> held_out;
+  std::vector<ManifestSource> parts;
+  std::vector<ManifestSource> held_out;
   int64_t held_out_documents = 0;
 };
 

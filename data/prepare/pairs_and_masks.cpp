@@ -205,18 +205,9 @@ class Generator {
 
   /// After one pass the size of all is known well enough to avoid growing by doubling.
   void reserve_for(int64_t passes) {
-    const auto reserve = [&](auto& values) {
-      const size_t expected = values.size() * static_cast<size_t>(passes);
-      values.reserve(expected + expected / 50 + 64);
-    };
-    reserve(samples_.ids);
-    reserve(samples_.token_offsets);
-    reserve(samples_.token_ids);
-    reserve(samples_.segment_ids);
-    reserve(samples_.masked_offsets);
-    reserve(samples_.masked_positions);
-    reserve(samples_.masked_ids);
-    reserve(samples_.next_sentence_labels);
+    const auto expected = [&](int64_t once) { return once * passes + once * passes / 50 + 64; };
+    const SampleLength once = samples_.length();
+    samples_.reserve({.tokens = expected(once.tokens), .masked = expected(once.masked)});
   }
 
   const Documents& documents_;
@@ -237,24 +228,15 @@ class Generator {
   std::vector<TokenId> masked_ids_;
 };
 
-void check_probability(const char* option, double value) {
-  if (!(value >= 0.0 && value <= 1.0)) {
-    fail(ExitCode::kUsage, option, " ", value, ", want a number between 0 and 1");
-  }
-}
-
 }  // namespace
 
 void check_options(const GeneratorOptions& options) {
-  const auto check = [](const char* option, int64_t value, int64_t least, int64_t most) {
-    if (value >= least && value <= most) return;
-    fail(ExitCode::kUsage, option, " ", value, ", want ", least, " to ", most);
-  };
-  check("--duplication", options.duplication, 1, 1000);
-  check("--max-seq-tokens", options.max_seq_tokens, kSpecialTokens + 2, 32767);
-  check("--max-masked-per-seq", options.max_masked_per_seq, 1, options.max_seq_tokens);
-  check_probability("--masked-fraction", options.masked_fraction);
-  check_probability("--short-seq-probability", options.short_seq_probability);
+  check_range<int64_t>("--duplication", options.duplication, 1, 1000);
+  check_range<int64_t>("--max-seq-tokens", options.max_seq_tokens, kSpecialTokens + 2, 32767);
+  check_range<int64_t>("--max-masked-per-seq", options.max_masked_per_seq, 1,
+                       options.max_seq_tokens);
+  check_range("--masked-fraction", options.masked_fraction, 0.0, 1.0);
+  check_range("--short-seq-probability", options.short_seq_probability, 0.0, 1.0);
 }
 
 GeneratedSamples generate_samples(const Documents& documents, const Vocabulary& vocabulary,

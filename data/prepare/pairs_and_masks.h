@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "data/format/sample.h"
 #include "data/prepare/part_reader.h"
 #include "data/prepare/vocabulary.h"
+#include "kernels/base/error.h"
 
 namespace bertha {
 
@@ -25,6 +27,14 @@ struct GeneratorOptions {
   double short_seq_probability = 0.1;  // of pairs
   Segments segments = Segments::kPairs;
 };
+
+/// Error(kUsage) naming the option, unless the value is in the range.
+template <class T>
+void check_range(const char* option, T value, T least, T most = std::numeric_limits<T>::max()) {
+  if (value >= least && value <= most) return;  // no NaN is
+  fail(ExitCode::kUsage, option, " ", value, ", want ", least,
+       most == std::numeric_limits<T>::max() ? " or more" : concat(" to ", most));
+}
 
 /// Error(kUsage) naming the option, unless the generator can work with the options.
 void check_options(const GeneratorOptions& options);

@@ -33,7 +33,12 @@ LineReader::LineReader(const std::string& path, std::function<void(int64_t bytes
 
 LineReader::LineReader(std::shared_ptr<ByteStream> stream,
                        std::function<void(int64_t bytes)> on_bytes)
-    : stream_(std::move(stream)), on_bytes_(std::move(on_bytes)) {}
+    : stream_(std::move(stream)), on_bytes_(std::move(on_bytes)) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (stream_->peek(kByteOrderMark.size()).starts_with(kByteOrderMark)) {
+    stream_->skip(kByteOrderMark.size());
+  }
+}
 
 std::optional<std::string_view> LineReader::next() {
   const std::optional<std::string_view> piece = next_piece(kMostLineBytes + 1);

@@ -16,7 +16,8 @@ namespace bertha {
 /// The longest line that is read as a sentence.
 inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
 
-/// The lines of a UTF-8 text file. Only '\n' ends one.
+/// The lines of a UTF-8 text file, without the byte order mark that some editors write first. Only
+/// '\n' ends one.
 ///
 /// Errors    as ByteStream; Error(kData) naming file and line: invalid UTF-8, a zero byte
 ///           (the published code removes it).

@@ -11,6 +11,7 @@
 #include "data/format/output_folder.h"
 #include "data/format/shard_names.h"
 #include "data/prepare/unicode_text.h"
+#include "data/random/draws.h"
 #include "kernels/base/error.h"
 
 namespace bertha {
@@ -49,11 +50,7 @@ const char* document_form_name(DocumentForm form) {
 
 /// Numbers that differ for every part; the first one has the seed itself.
 uint64_t seed_of_part(uint64_t seed, uint64_t part) {
-  if (part == 0) return seed;
-  uint64_t mixed = seed + part * 0x9e3779b97f4a7c15;  // SplitMix64
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
+  return part == 0 ? seed : mixed_seed(seed, part - 1);
 }
 
 IntakeOptions intake_options(const PrepareOptions& options) {
@@ -95,17 +92,25 @@ std::map<std::string, std::string> option_texts(const PrepareOptions& options,
   return texts;
 }
 
-/// Everything but the text that decides the samples of a part.
-std::string generator_key(const Manifest& manifest, ShardLayout part_layout, uint64_t seed) {
+/// Adds the part of a text; its files are `path` and `record` + ".json" in the work folder.
+void add_part(const ManifestSource& text, uint64_t seed, const std::string& path,
+              const std::string& record, PreparationPlan& plan) {
+  const Manifest& manifest = plan.manifest;
   const auto& texts = manifest.options;
-  const auto segments = texts.find("segments");
-  return concat("tool ", manifest.tool_version, "; Unicode ", manifest.unicode_version,
-                "; vocabulary ", texts.at("vocab_sha256"), "; seed ", seed, "; duplication ",
-                texts.at("duplication"), "; max_seq_tokens ", manifest.limits.max_seq_tokens,
-                "; max_masked_per_seq ", manifest.limits.max_masked_per_seq, "; masked_fraction ",
-                texts.at("masked_fraction"), "; short_seq_probability ",
-                texts.at("short_seq_probability"), "; layout ", layout_name(part_layout),
-                segments != texts.end() && segments->second == "one" ? "; segments one" : "");
+  const char* const segments = plan.generator.segments == Segments::kOne ? "; segments one" : "";
+  plan.parts.push_back(
+      {.text = text,
+       .seed = seed,
+       .path = path,
+       .record_path = (fs::path(plan.intake.folder) / (record + ".json")).string(),
+       .key = concat("text ", text.sha256, "; tool ", manifest.tool_version, "; Unicode ",
+                     manifest.unicode_version, "; vocabulary ", texts.at("vocab_sha256"), "; seed ",
+                     seed, "; duplication ", texts.at("duplication"), "; max_seq_tokens ",
+                     manifest.limits.max_seq_tokens, "; max_masked_per_seq ",
+                     manifest.limits.max_masked_per_seq, "; masked_fraction ",
+                     texts.at("masked_fraction"), "; short_seq_probability ",
+                     texts.at("short_seq_probability"), "; layout ", layout_name(plan.part_layout),
+                     segments, "; ", to_text(plan.tokenizer))});
 }
 
 /// Everything that decides the shards, one name and value each.
@@ -136,28 +141,21 @@ void check_options(const PrepareOptions& options) {
   if (options.vocab_file.empty()) {
     fail(ExitCode::kUsage, "--vocab is missing, want the path of a vocabulary, or --ids");
   }
-  if (options.num_shards < 0 || options.num_shards >= kMostShards) {
-    fail(ExitCode::kUsage, "--shards ", options.num_shards, ", want 0 to ", kMostShards - 1);
+  check_range<int64_t>("--shards", options.num_shards, 0, kMostShards - 1);
+  check_range<int64_t>("--eval-samples", options.eval_samples, 0);
+  check_range("--workers", options.workers, 0);
+  if (options.part_mib != kPartsByForm) {
+    check_range<int64_t>("--part-mib", options.part_mib, 0, 1 << 20);
   }
-  if (options.eval_samples < 0) {
-    fail(ExitCode::kUsage, "--eval-samples ", options.eval_samples, ", want 0 or more");
-  }
+  if (options.hold_out != kHoldOutByForm) check_range("--hold-out", options.hold_out, 0.0, 0.5);
   if (options.eval_samples > 0 && options.num_shards > 0) {
     fail(ExitCode::kUsage, "--eval-samples ", options.eval_samples, " and --shards ",
          options.num_shards, ", want one of them: evaluation samples go into one file");
-  }
-  if (options.part_mib != kPartsByForm && (options.part_mib < 0 || options.part_mib > 1 << 20)) {
-    fail(ExitCode::kUsage, "--part-mib ", options.part_mib, ", want 0 to ", 1 << 20);
-  }
-  if (options.hold_out != kHoldOutByForm && !(options.hold_out >= 0 && options.hold_out <= 0.5)) {
-    fail(ExitCode::kUsage, "--hold-out ", options.hold_out, ", want a number from 0 to 0.5");
   }
   if (options.hold_out > 0 && options.eval_samples > 0) {
     fail(ExitCode::kUsage, "--hold-out ", options.hold_out, " and --eval-samples ",
          options.eval_samples, ", want one of them: both make evaluation data");
   }
-  if (options.workers < 0)
-    fail(ExitCode::kUsage, "--workers ", options.workers, ", want 0 or more");
 }
 
 bool is_published_form(const PrepareOptions& options, const std::vector<SourceFile>& sources) {
@@ -168,9 +166,9 @@ bool is_published_form(const PrepareOptions& options, const std::vector<SourceFi
 }
 
 PreparationPlan make_plan(const PrepareOptions& options, const std::vector<SourceFile>& sources,
-                          const std::vector<std::string>& source_sha256, int64_t vocab_size) {
-  const fs::path folder(options.output_dir);
+                          std::vector<ManifestSource> texts, int64_t vocab_size) {
   PreparationPlan plan;
+  plan.folder = options.output_dir;
   plan.is_published = is_published_form(options, sources);
   plan.generator = options.generator;
   plan.intake = intake_options(options);
@@ -178,57 +176,39 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
   plan.eval_samples = options.eval_samples;
   plan.parts_are_shards = options.num_shards == 0 && options.eval_samples == 0;
   plan.part_layout = plan.parts_are_shards ? options.layout : ShardLayout::kVariableLength;
-  plan.manifest_path = (folder / kManifestName).string();
-  plan.checksum_list_path = (folder / kChecksumListName).string();
   plan.manifest = Manifest{.tool_version = BERTHA_VERSION,
                            .unicode_version = unicode_version(),
                            .seed = options.generator.seed,
                            .limits = {.max_seq_tokens = options.generator.max_seq_tokens,
                                       .max_masked_per_seq = options.generator.max_masked_per_seq,
                                       .vocab_size = vocab_size},
-                           .options = option_texts(options, plan)};
-  for (size_t i = 0; i < sources.size(); ++i) {
-    plan.manifest.sources.push_back(
-        {.path = sources[i].path, .bytes = sources[i].bytes, .sha256 = source_sha256[i]});
-  }
+                           .options = option_texts(options, plan),
+                           .sources = std::move(texts)};
   return plan;
 }
 
-void plan_parts(const PrepareOptions& options, const std::vector<TextPart>& texts,
+void plan_parts(const PrepareOptions& options, const std::vector<ManifestSource>& texts,
                 PreparationPlan& plan) {
-  const fs::path folder(options.output_dir);
   const int64_t num_parts = std::ssize(texts);
-  if (options.eval_samples > 0) {
-    plan.shard_paths.push_back((folder / eval_name(options.eval_samples)).string());
-  }
-  const int64_t num_shards = plan.parts_are_shards ? num_parts : options.num_shards;
-  for (int64_t i = 0; i < num_shards; ++i) {
-    plan.shard_paths.push_back((folder / shard_name(i, num_shards)).string());
-  }
+  plan.shard_names = options.eval_samples > 0
+                         ? std::vector{eval_name(options.eval_samples)}
+                         : shard_names(plan.parts_are_shards ? num_parts : options.num_shards);
   for (int64_t i = 0; i < num_parts; ++i) {
     const auto at = static_cast<size_t>(i);
     const fs::path name = shard_name(i, num_parts);
-    const uint64_t seed =
-        plan.is_published ? plan.generator.seed : seed_of_part(plan.generator.seed, at);
-    plan.parts.push_back(
-        {.source = texts[at].file,
-         .seed = seed,
-         .path = plan.parts_are_shards ? plan.shard_paths[at] : (folder / "work" / name).string(),
-         .record_path = (folder / "work" / name.stem()).string() + ".json",
-         .key = concat("text ", texts[at].sha256, "; ",
-                       generator_key(plan.manifest, plan.part_layout, seed), "; ",
-                       to_text(plan.tokenizer))});
+    const fs::path folder = plan.parts_are_shards ? plan.folder : fs::path(plan.intake.folder);
+    const uint64_t seed = plan.generator.seed;
+    add_part(texts[at], plan.is_published ? seed : seed_of_part(seed, at), (folder / name).string(),
+             name.stem().string(), plan);
   }
 }
 
-PreparationPlan plan_held_out(const PreparationPlan& plan, const PrepareOptions& options,
-                              const std::vector<TextPart>& texts) {
-  const fs::path folder = fs::path(options.output_dir) / kHeldOutFolder;
+PreparationPlan plan_held_out(const PreparationPlan& plan,
+                              const std::vector<ManifestSource>& texts) {
   PreparationPlan eval = plan;
+  eval.folder = plan.folder / kHeldOutFolder;
   eval.parts.clear();
-  eval.shard_paths = {(folder / kHeldOutName).string()};
-  eval.manifest_path = (folder / kManifestName).string();
-  eval.checksum_list_path = (folder / kChecksumListName).string();
+  eval.shard_names = {kHeldOutName};
   eval.generator.duplication = 1;
   eval.manifest.options["duplication"] = "1";
   eval.manifest.options["num_shards"] = "0";
@@ -237,65 +217,60 @@ PreparationPlan plan_held_out(const PreparationPlan& plan, const PrepareOptions&
   eval.parts_are_shards = false;
   eval.part_layout = ShardLayout::kVariableLength;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const std::string path =
-        (fs::path(options.output_dir) / "work" / concat("held_out_", i)).string();
-    const uint64_t seed = seed_of_part(plan.generator.seed, kHeldOutSeeds + i);
-    eval.parts.push_back({.source = texts[i].file,
-                          .seed = seed,
-                          .path = path + ".hdf5",
-                          .record_path = path + ".json",
-                          .key = concat("text ", texts[i].sha256, "; ",
-                                        generator_key(eval.manifest, eval.part_layout, seed), "; ",
-                                        to_text(plan.tokenizer))});
+    const std::string name = concat("held_out_", i);
+    add_part(texts[i], seed_of_part(plan.generator.seed, kHeldOutSeeds + i),
+             (fs::path(plan.intake.folder) / (name + ".hdf5")).string(), name, eval);
   }
   return eval;
 }
 
 void check_same_data(const PreparationPlan& plan) {
-  if (!fs::exists(plan.manifest_path)) return;
-  const DataFacts found = facts_of(read_manifest(plan.manifest_path));
+  const std::string path = plan.manifest_path();
+  if (!fs::exists(path)) return;
+  const DataFacts found = facts_of(read_manifest(path));
   const DataFacts wanted = facts_of(plan.manifest);
   // First: on it depends which others there are.
-  check_same_facts(plan.manifest_path, found, {*wanted.find("text_form")});
-  check_same_facts(plan.manifest_path, found, wanted);
+  check_same_facts(path, found, {*wanted.find("text_form")});
+  check_same_facts(path, found, wanted);
 }
 
-void check_output_folder(const PrepareOptions& options, const PreparationPlan& plan) {
-  std::vector<std::string> names;
-  for (const std::string& path : plan.shard_paths) names.push_back(fs::path(path).filename());
-  if (plan.shard_paths.empty()) {  // before the text is cut
-    if (has_work_folder(options.output_dir)) return;
-    if (fs::exists(plan.manifest_path)) {
-      for (const auto& shard : read_manifest(plan.manifest_path).shards)
+void check_output_folder(const PreparationPlan& plan) {
+  std::vector<std::string> names = plan.shard_names;
+  if (names.empty()) {  // before the text is cut
+    if (has_work_folder(plan.folder)) return;
+    if (fs::exists(plan.manifest_path())) {
+      for (const auto& shard : read_manifest(plan.manifest_path()).shards) {
         names.push_back(shard.name);
+      }
     }
-    check_nothing_foreign((fs::path(options.output_dir) / kHeldOutFolder).string(), {kHeldOutName});
+    check_nothing_foreign(plan.folder / kHeldOutFolder, {kHeldOutName});
   }
-  check_nothing_foreign(options.output_dir, names);
+  check_nothing_foreign(plan.folder, names);
 }
 
 bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
                      PrepareSummary& summary) {
-  if (!options.resume || !fs::exists(plan.manifest_path)) return false;
+  const std::string path = plan.manifest_path();
+  if (!options.resume || !fs::exists(path)) return false;
   Manifest& manifest = summary.manifest;
-  manifest = read_manifest(plan.manifest_path);
-  // Without paths the parts are not known yet, and the same facts give the same parts.
-  if (!plan.shard_paths.empty() && manifest.shards.size() != plan.shard_paths.size()) return false;
-  for (size_t i = 0; i < plan.shard_paths.size(); ++i) {
-    if (manifest.shards[i].name != fs::path(plan.shard_paths[i]).filename()) return false;
+  manifest = read_manifest(path);
+  // Without names the parts are not known yet, and the same facts give the same parts.
+  if (!plan.shard_names.empty() &&
+      !std::ranges::equal(manifest.shards, plan.shard_names, {}, &ManifestShard::name)) {
+    return false;
   }
-  if (!are_intact(manifest.shards, options.output_dir, options.workers)) return false;
+  if (!are_intact(manifest.shards, plan.folder, options.workers)) return false;
   for (const char* name : {"documents", "sentences", "masked_tokens"}) {
     if (manifest.counts.contains(name)) continue;
-    fail(ExitCode::kData, plan.manifest_path, ": counts.", name, " is missing, want the number of ",
-         name, "; make the data again with --no-resume");
+    fail(ExitCode::kData, path, ": counts.", name, " is missing, want the number of ", name,
+         "; make the data again with --no-resume");
   }
   const auto held_out = manifest.counts.find("held_out_documents");
   if (held_out == manifest.counts.end() || held_out->second == 0) return true;
-  const std::string eval = plan_held_out(plan, options, {}).manifest_path;
-  if (!fs::exists(eval)) return false;
-  summary.held_out = read_manifest(eval);
-  return are_intact(summary.held_out->shards, fs::path(eval).parent_path(), options.workers);
+  const fs::path eval = plan.folder / kHeldOutFolder;
+  if (!fs::exists(eval / kManifestName)) return false;
+  summary.held_out = read_manifest(eval / kManifestName);
+  return are_intact(summary.held_out->shards, eval, options.workers);
 }
 
 }  // namespace bertha

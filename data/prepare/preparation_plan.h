@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,50 +14,52 @@ namespace bertha {
 
 /// Where the samples of one part of the text go.
 struct PartPlan {
-  SourceFile source;
+  ManifestSource text;
   uint64_t seed = 0;
   std::string path;         // of the samples
   std::string record_path;  // of what is known of them
   std::string key;          // everything that decides them
 };
 
-/// All that is decided before the first sample is made.
+/// A data set to be made: all that is decided before its first sample is.
 struct PreparationPlan {
+  std::filesystem::path folder;
   GeneratorOptions generator;
   IntakeOptions intake;  // unless it is_published
   TokenizerSettings tokenizer;
   ShardLayout part_layout = ShardLayout::kVariableLength;
   std::vector<PartPlan> parts;
-  std::vector<std::string> shard_paths;
-  std::string manifest_path;
-  std::string checksum_list_path;
+  std::vector<std::string> shard_names;
   Manifest manifest;         // all but counts, histogram and shards
   int64_t eval_samples = 0;  // > 0: picked for the only shard
   bool parts_are_shards = false;
   bool is_published = true;
+
+  std::string manifest_path() const { return (folder / kManifestName).string(); }
+  std::string shard_path(size_t shard) const { return (folder / shard_names.at(shard)).string(); }
 };
 
 /// Error(kUsage) naming the option that is out of range or in conflict with another.
 void check_options(const PrepareOptions& options);
 
-/// All but the parts and the shards. `source_sha256` belongs to the sources, in order.
+/// All but the parts and the shards. `texts` are the sources with their hashes.
 PreparationPlan make_plan(const PrepareOptions& options, const std::vector<SourceFile>& sources,
-                          const std::vector<std::string>& source_sha256, int64_t vocab_size);
+                          std::vector<ManifestSource> texts, int64_t vocab_size);
 
-/// Adds the parts and the paths of the shards.
-void plan_parts(const PrepareOptions& options, const std::vector<TextPart>& texts,
+/// Adds the parts and the names of the shards.
+void plan_parts(const PrepareOptions& options, const std::vector<ManifestSource>& texts,
                 PreparationPlan& plan);
 
 /// The plan for the evaluation shard, which lies in a folder of its own in the output folder.
-PreparationPlan plan_held_out(const PreparationPlan& plan, const PrepareOptions& options,
-                              const std::vector<TextPart>& texts);
+PreparationPlan plan_held_out(const PreparationPlan& plan,
+                              const std::vector<ManifestSource>& texts);
 
-/// Error(kData) when output_dir holds the results of other options or text.
+/// Error(kData) when the folder holds the results of other options or text.
 void check_same_data(const PreparationPlan& plan);
 
-/// Error(kData) when output_dir holds shards that this preparation would not write, or, while the
+/// Error(kData) when the folder holds shards that this preparation would not write, or, while the
 /// parts are not planned, any that no earlier run of it wrote.
-void check_output_folder(const PrepareOptions& options, const PreparationPlan& plan);
+void check_output_folder(const PreparationPlan& plan);
 
 /// Whether the manifests and every shard of them are there, byte for byte; then `summary` has them.
 /// Error(kData) naming a count that such a manifest lacks.

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -39,19 +38,14 @@ namespace {
 
 /// What is known of a finished part: the samples of one text.
 struct PartRecord {
-  std::string key;  // everything that decides the part's content, as text
-  int64_t documents = 0;
-  int64_t sentences = 0;
-  int64_t text_tokens = 0;
-  int64_t unknown_tokens = 0;  // [UNK]
-  int64_t dropped_tokens = 0;  // GeneratedSamples::dropped_tokens
+  std::string key;                        // everything that decides the part's content, as text
+  std::map<std::string, int64_t> counts;  // the part's share of Manifest::counts
   int64_t samples = 0;
   int64_t bytes = 0;  // of the part's file
   std::string xxh3;
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, documents, sentences, text_tokens,
-                                   unknown_tokens, dropped_tokens, samples, bytes, xxh3)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, counts, samples, bytes, xxh3)
 
 /// Tells how much of the text a phase has been through. To be called from any thread.
 class TextProgress {
@@ -89,24 +83,19 @@ int64_t total_bytes(const std::vector<SourceFile>& sources) {
   return bytes;
 }
 
-int64_t total_bytes(const std::vector<PartPlan>& parts) {
-  int64_t bytes = 0;
-  for (const PartPlan& part : parts) bytes += part.source.bytes;
-  return bytes;
-}
-
-/// Those of pipes stay empty.
-std::vector<std::string> hash_sources(const std::vector<SourceFile>& sources, int workers,
-                                      const WorkProgress& progress) {
+/// The sources for the manifest. Pipes are still to be counted and hashed.
+std::vector<ManifestSource> hash_sources(const std::vector<SourceFile>& sources, int workers,
+                                         const WorkProgress& progress) {
   TextProgress text(progress, "hash", total_bytes(sources));
-  std::vector<std::string> hashes(sources.size());
+  std::vector<ManifestSource> hashed(sources.size());
   for_each_parallel(std::ssize(sources), workers, [&](int64_t index) {
     const auto at = static_cast<size_t>(index);
+    hashed[at] = {.path = sources[at].path, .bytes = sources[at].bytes, .sha256 = {}};
     if (sources[at].stream) return;
-    hashes[at] = sha256_of_file(sources[at].path);
+    hashed[at].sha256 = sha256_of_file(sources[at].path);
     text.add(sources[at].bytes);
   });
-  return hashes;
+  return hashed;
 }
 
 /// The part's record, if it has the part's key and the samples' file is the one it tells of, byte
@@ -133,7 +122,7 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   Documents documents;
   {
     WordPieceTokenizer tokenizer(vocabulary, plan.tokenizer);
-    documents = read_documents(part.source.path, tokenizer, [&](int64_t bytes) {
+    documents = read_documents(part.text.path, tokenizer, [&](int64_t bytes) {
       if (cancelled()) throw Cancelled();
       told_bytes += bytes / num_passes;
       text.add(bytes / num_passes);
@@ -146,18 +135,20 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
   ShardWriter writer(part.path, plan.part_layout, plan.manifest.limits);
   for (int64_t place = 0; place < samples.size(); ++place) writer.append(samples.at(place));
   writer.finish();
-  PartRecord record{
-      .key = part.key,
-      .documents = documents.size(),
-      .sentences = documents.num_sentences(),
-      .text_tokens = documents.num_tokens(),
-      .unknown_tokens = std::ranges::count(documents.token_ids, vocabulary.special().unknown),
-      .dropped_tokens = samples.dropped_tokens,
-      .samples = samples.size(),
-      .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
-      .xxh3 = xxh3_of_file(part.path)};
+  const bool is_lone = documents.size() == 1 && generator.segments == Segments::kPairs;
+  PartRecord record{.key = part.key,
+                    .counts = {{"documents", documents.size()},
+                               {"sentences", documents.num_sentences()},
+                               {"lone_documents", is_lone ? 1 : 0},
+                               {"text_tokens", documents.num_tokens()},
+                               {"unknown_tokens", std::ranges::count(documents.token_ids,
+                                                                     vocabulary.special().unknown)},
+                               {"dropped_tokens", samples.dropped_tokens}},
+                    .samples = samples.size(),
+                    .bytes = static_cast<int64_t>(std::filesystem::file_size(part.path)),
+                    .xxh3 = xxh3_of_file(part.path)};
   write_new_file(part.record_path, nlohmann::json(record).dump(1) + "\n");
-  text.add(part.source.bytes - told_bytes);
+  text.add(part.text.bytes - told_bytes);
   return record;
 }
 
@@ -175,7 +166,7 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
                         if (auto found = find_finished_part(part)) {
                           record = *std::move(found);
                           ++reused;
-                          text.leave_out(part.source.bytes);
+                          text.leave_out(part.text.bytes);
                           return;
                         }
                       }
@@ -185,129 +176,78 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
   return records;
 }
 
-/// Gives the samples of all parts, in order, to `take`. Holds one part in memory.
-void for_each_sample(const PreparationPlan& plan,
-                     const std::function<void(const SampleView&)>& take) {
-  int64_t first_id = 0;
-  for (const PartPlan& part : plan.parts) {
-    const SampleSet samples = read_shard(part.path, first_id, plan.manifest.limits);
-    for (int64_t i = 0; i < samples.size(); ++i) take(samples[i]);
-    first_id += samples.size();
-  }
-}
-
-/// Copies the samples of the parts in order into the shards.
-void distribute_samples(const PreparationPlan& plan, ShardLayout layout, int64_t num_samples,
-                        const ItemProgress& progress) {
-  const std::vector<std::string>& paths = plan.shard_paths;
-  const std::vector<int64_t> sizes = shard_sizes(num_samples, std::ssize(paths));
-  std::optional<ShardWriter> writer;
-  size_t shard = 0;
-  int64_t written = 0;
-  for_each_sample(plan, [&](const SampleView& sample) {
-    if (!writer) writer.emplace(paths.at(shard), layout, plan.manifest.limits);
-    writer->append(sample);
-    if (++written < sizes[shard]) return;
-    writer->finish();
-    writer.reset();
-    written = 0;
-    ++shard;
-    if (progress) progress(static_cast<int64_t>(shard), std::ssize(paths));
-  });
-  BERTHA_CHECK(shard == paths.size() && !writer, shard, " shards of ", paths.size());
-}
-
-/// Writes the selected samples of the parts as the one shard.
-void write_eval_shard(const PreparationPlan& plan, ShardLayout layout,
-                      std::span<const int64_t> selection) {
-  ShardWriter writer(plan.shard_paths.at(0), layout, plan.manifest.limits);
-  size_t next = 0;
-  for_each_sample(plan, [&](const SampleView& sample) {
-    if (next == selection.size() || sample.id != selection[next]) return;
-    writer.append(sample);
-    ++next;
-  });
-  BERTHA_CHECK(next == selection.size(), next, " samples of ", selection.size());
-  writer.finish();
-}
-
+/// Copies samples of the parts, in order, into the shards: all, or those that are picked for
+/// evaluation. Stores one part and one shard in memory.
 void write_shards(const PrepareOptions& options, const PreparationPlan& plan,
                   const std::vector<PartRecord>& records, const ItemProgress& progress) {
   if (plan.parts_are_shards) return;
-  if (progress) progress(0, std::ssize(plan.shard_paths));
+  const auto num_shards = std::ssize(plan.shard_names);
   int64_t num_samples = 0;
   for (const PartRecord& record : records) num_samples += record.samples;
-  if (plan.eval_samples == 0) {
-    return distribute_samples(plan, options.layout, num_samples, progress);
+  std::vector<int64_t> selection;
+  if (plan.eval_samples > 0) {
+    const bool are_asked_for = options.eval_samples > 0;  // then fewer are an error
+    selection = eval_selection(
+        num_samples, are_asked_for ? plan.eval_samples : std::min(num_samples, plan.eval_samples));
+    num_samples = std::ssize(selection);
   }
-  const bool are_asked_for = options.eval_samples > 0;  // then fewer are an error
-  write_eval_shard(
-      plan, options.layout,
-      eval_selection(num_samples,
-                     are_asked_for ? plan.eval_samples : std::min(num_samples, plan.eval_samples)));
-  if (progress) progress(1, 1);
-}
-
-/// Reads every shard back for the manifest.
-std::vector<ShardRecord> describe_shards(const PrepareOptions& options, const PreparationPlan& plan,
-                                         const ItemProgress& progress) {
-  std::vector<ShardRecord> shards(plan.shard_paths.size());
-  if (progress) progress(0, std::ssize(shards));
-  const auto describe = [&](int64_t index) {
-    const auto at = static_cast<size_t>(index);
-    shards[at] = describe_shard(plan.shard_paths[at], plan.manifest.limits);
-  };
-  for_each_parallel(std::ssize(shards), options.workers, describe, progress);
-  return shards;
-}
-
-Manifest finished_manifest(const PreparationPlan& plan, const std::vector<PartRecord>& parts,
-                           const std::vector<ShardRecord>& shards) {
-  Manifest manifest = plan.manifest;
-  manifest.counts["text_files"] = std::ssize(manifest.sources);
-  for (const PartRecord& part : parts) {
-    manifest.counts["documents"] += part.documents;
-    manifest.counts["sentences"] += part.sentences;
-    const bool is_lone = part.documents == 1 && plan.generator.segments == Segments::kPairs;
-    manifest.counts["lone_documents"] += is_lone ? 1 : 0;
-    manifest.counts["text_tokens"] += part.text_tokens;
-    manifest.counts["unknown_tokens"] += part.unknown_tokens;
-    manifest.counts["dropped_tokens"] += part.dropped_tokens;
+  const std::vector<int64_t> sizes = shard_sizes(num_samples, num_shards);
+  if (progress) progress(0, num_shards);
+  std::optional<ShardWriter> writer;
+  size_t shard = 0;
+  int64_t first_id = 0, written = 0;
+  for (const PartPlan& part : plan.parts) {
+    const SampleSet samples = read_shard(part.path, first_id, plan.manifest.limits);
+    first_id += samples.size();
+    for (int64_t i = 0; i < samples.size(); ++i) {
+      const SampleView sample = samples[i];
+      if (plan.eval_samples > 0 && !std::ranges::binary_search(selection, sample.id)) continue;
+      if (!writer) writer.emplace(plan.shard_path(shard), options.layout, plan.manifest.limits);
+      writer->append(sample);
+      if (++written < sizes[shard]) continue;
+      writer->finish();
+      writer.reset();
+      written = 0;
+      ++shard;
+      if (progress) progress(static_cast<int64_t>(shard), num_shards);
+    }
   }
-  for (const ManifestSource& source : manifest.sources) {
-    manifest.counts["text_bytes"] += source.bytes;
-  }
-  add_shards(shards, manifest);
-  return manifest;
+  BERTHA_CHECK(static_cast<int64_t>(shard) == num_shards && !writer, shard, " shards of ",
+               num_shards);
 }
 
 /// Makes the shards, the checksum list and the manifest that are planned.
 Manifest make_data(const PrepareOptions& options, const PreparationPlan& plan,
                    const Vocabulary& vocabulary, const WorkProgress& progress,
                    int64_t& parts_reused) {
-  TextProgress text(progress, "generate", total_bytes(plan.parts));
-  const std::vector<PartRecord> records = make_parts(options, plan, vocabulary, text, parts_reused);
-  write_shards(options, plan, records, progress_of(progress, "write", "shards"));
-  Manifest manifest = finished_manifest(
-      plan, records, describe_shards(options, plan, progress_of(progress, "check", "shards")));
-  write_checksum_list(plan.checksum_list_path, manifest.shards);
-  write_manifest(plan.manifest_path, manifest);
-  return manifest;
-}
+  int64_t text_bytes = 0;
+  for (const PartPlan& part : plan.parts) text_bytes += part.text.bytes;
+  TextProgress text(progress, "generate", text_bytes);
+  const std::vector<PartRecord> parts = make_parts(options, plan, vocabulary, text, parts_reused);
+  write_shards(options, plan, parts, progress_of(progress, "write", "shards"));
 
-Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& options,
-               const WorkProgress& progress) {
-  TextProgress text(progress, "read", total_bytes(sources));
-  return take_in(sources, options, [&](int64_t bytes) { text.add(bytes); });
-}
+  // Every shard is read back.
+  std::vector<ShardRecord> shards(plan.shard_names.size());
+  const ItemProgress shard_progress = progress_of(progress, "check", "shards");
+  if (shard_progress) shard_progress(0, std::ssize(shards));
+  const auto describe = [&](int64_t index) {
+    const auto at = static_cast<size_t>(index);
+    shards[at] = describe_shard(plan.shard_path(at), plan.manifest.limits);
+  };
+  for_each_parallel(std::ssize(shards), options.workers, describe, shard_progress);
 
-std::vector<TextPart> whole_files(const std::vector<SourceFile>& sources,
-                                  const std::vector<std::string>& sha256) {
-  std::vector<TextPart> parts;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    parts.push_back({.file = sources[i], .sha256 = sha256[i]});
+  Manifest manifest = plan.manifest;
+  manifest.counts["text_files"] = std::ssize(manifest.sources);
+  for (const PartRecord& part : parts) {
+    for (const auto& [name, count] : part.counts) manifest.counts[name] += count;
   }
-  return parts;
+  for (const ManifestSource& source : manifest.sources) {
+    manifest.counts["text_bytes"] += source.bytes;
+  }
+  add_shards(shards, manifest);
+  write_checksum_list((plan.folder / kChecksumListName).string(), manifest.shards);
+  write_manifest(plan.manifest_path(), manifest);
+  return manifest;
 }
 
 /// The text that a sample was made of, with its [MASK], as much as fits into some lines.
@@ -333,11 +273,12 @@ std::string some_sample(const PrepareOptions& options, const Manifest& manifest,
   return text_of_sample(samples[0], vocabulary);
 }
 
-/// Brings the text into parts of the published form, if it is not; returns those held out.
+/// Brings the text into parts of the published form, if it is not; returns those held out, too.
 Intake cut_text(const PrepareOptions& options, const std::vector<SourceFile>& sources,
                 PreparationPlan& plan, const WorkProgress& progress) {
   make_work_folder(options.output_dir);
-  Intake intake = take_in(sources, plan.intake, progress);
+  TextProgress text(progress, "read", total_bytes(sources));
+  Intake intake = take_in(sources, plan.intake, [&](int64_t bytes) { text.add(bytes); });
   for (size_t i = 0; i < sources.size(); ++i) {
     if (!sources[i].stream) continue;
     plan.manifest.sources[i].bytes = sources[i].stream->bytes_read();
@@ -348,18 +289,10 @@ Intake cut_text(const PrepareOptions& options, const std::vector<SourceFile>& so
   return intake;
 }
 
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return;
-  fail(ExitCode::kData, folder.string(), ": cannot make the folder: ", error.message(),
-       "; choose another output folder");
-}
-
 void remove_texts(const Intake& intake) {
   std::error_code ignored;
   for (const auto* parts : {&intake.parts, &intake.held_out}) {
-    for (const TextPart& part : *parts) std::filesystem::remove(part.file.path, ignored);
+    for (const ManifestSource& part : *parts) std::filesystem::remove(part.path, ignored);
   }
 }
 
@@ -431,16 +364,16 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
       list_source_files(options.inputs, options.missing, &left_out, options.output_dir);
   if (options.published_form_only) check_published(sources);
   const Vocabulary vocabulary = Vocabulary::load(options.vocab_file);
-  const std::vector<std::string> hashes = hash_sources(sources, options.workers, progress);
-  PreparationPlan plan = make_plan(options, sources, hashes, vocabulary.size());
+  PreparationPlan plan = make_plan(
+      options, sources, hash_sources(sources, options.workers, progress), vocabulary.size());
   plan.manifest.counts = std::move(left_out);
   plan.manifest.special_ids = vocabulary.special();
   const FileLock lock = lock_output_folder(options.output_dir);
-  if (plan.is_published) plan_parts(options, whole_files(sources, hashes), plan);
+  if (plan.is_published) plan_parts(options, plan.manifest.sources, plan);
   const bool has_pipe = std::ranges::any_of(
       sources, [](const SourceFile& source) { return source.stream != nullptr; });
   if (!has_pipe) check_same_data(plan);
-  check_output_folder(options, plan);
+  check_output_folder(plan);
 
   PrepareSummary summary;
   summary.already_done = !has_pipe && is_already_done(options, plan, summary);
@@ -448,14 +381,14 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
   if (!summary.already_done && !plan.is_published) {
     intake = cut_text(options, sources, plan, progress);
     check_same_data(plan);
-    check_output_folder(options, plan);
+    check_output_folder(plan);
     summary.already_done = has_pipe && is_already_done(options, plan, summary);
   }
   if (!summary.already_done) {
     make_work_folder(options.output_dir);
     if (!intake.held_out.empty()) {
-      const PreparationPlan held_out = plan_held_out(plan, options, intake.held_out);
-      make_folder(std::filesystem::path(held_out.manifest_path).parent_path());
+      const PreparationPlan held_out = plan_held_out(plan, intake.held_out);
+      make_folder(held_out.folder);
       int64_t reused = 0;
       summary.held_out = make_data(options, held_out, vocabulary, {}, reused);
       for (const PartPlan& part : held_out.parts) {

@@ -242,12 +242,7 @@ void read_table(LineReader& lines, SourceForm form, const std::string& field,
 
 void read_source(const SourceFile& source, DocumentForm documents, const std::string& field,
                  const TextSink& sink, const std::optional<TokenIds>& ids) {
-  const std::shared_ptr<ByteStream> stream = source.open();
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin files with it
-  if (stream->peek(kByteOrderMark.size()).starts_with(kByteOrderMark)) {
-    stream->skip(kByteOrderMark.size());
-  }
-  LineReader lines(stream, sink.bytes);
+  LineReader lines(source.open(), sink.bytes);
   if (ids) return read_json_lines(lines, field, sink, ids);
   switch (source.form) {
     case SourceForm::kText:

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMostIds = 1 << 20;  // far above every BERT vocabulary
 
-// The fields that name the special tokens, in the order of TransformersTokens::special.
+// The fields that name the special tokens, in the order of TokenizerFiles::special.
 constexpr std::array kSpecialFields = {"pad_token", "unk_token", "cls_token", "sep_token",
                                        "mask_token"};
 
@@ -85,7 +85,7 @@ class FilesReader {
     for (size_t i = 0; i < kSpecialFields.size(); ++i) {
       if (!root.contains(kSpecialFields[i])) continue;
       const std::string text = text_of(root[kSpecialFields[i]]);
-      if (!text.empty()) files_.tokens.special[i] = text;
+      if (!text.empty()) files_.special[i] = text;
     }
   }
 
@@ -101,9 +101,9 @@ class FilesReader {
   }
 
   void add(const AddedToken& token, bool is_wordpiece) {
-    std::erase_if(files_.tokens.added, [&](const AddedToken& old) { return old.id == token.id; });
-    files_.tokens.added.push_back(token);
-    files_.tokens.added.back().is_wordpiece = is_wordpiece;
+    std::erase_if(files_.added, [&](const AddedToken& old) { return old.id == token.id; });
+    files_.added.push_back(token);
+    files_.added.back().is_wordpiece = is_wordpiece;
   }
 
   void read_fast(const Json& root, const JsonField& file) {
@@ -147,8 +147,8 @@ class FilesReader {
             const std::optional<int64_t> id = id_of(key);
             if (!id) token.wrong(concat("an id from 0 to ", kMostIds, " as its name"));
             const auto is_same = [&](const AddedToken& old) { return old.id == *id; };
-            const auto old = std::ranges::find_if(files_.tokens.added, is_same);
-            const bool was_added = old != files_.tokens.added.end() && !old->is_wordpiece;
+            const auto old = std::ranges::find_if(files_.added, is_same);
+            const bool was_added = old != files_.added.end() && !old->is_wordpiece;
             const bool is_known = place(token, token["content"].text(), *id) && !was_added;
             add(added_token(root["added_tokens_decoder"][key], *id), is_known);
           });
@@ -164,18 +164,18 @@ class FilesReader {
 
   /// Special tokens are found in the text although no file lists them among the added ones.
   void add_special() {
-    for (const std::string& text : files_.tokens.special) {
+    for (const std::string& text : files_.special) {
       const auto listed = [&](const AddedToken& token) { return token.text == text; };
-      if (std::ranges::any_of(files_.tokens.added, listed)) continue;
+      if (std::ranges::any_of(files_.added, listed)) continue;
       const auto found = std::ranges::find(files_.wordpieces, text);
       if (found == files_.wordpieces.end()) continue;  // whoever needs it reports it
       add({.text = text, .id = static_cast<TokenId>(found - files_.wordpieces.begin())}, true);
     }
     // The longest of those that begin at the same place is the one that is found.
-    std::ranges::stable_sort(files_.tokens.added, [](const AddedToken& a, const AddedToken& b) {
+    std::ranges::stable_sort(files_.added, [](const AddedToken& a, const AddedToken& b) {
       return a.text.size() > b.text.size();
     });
-    std::erase_if(files_.tokens.added, [](const AddedToken& token) { return token.text.empty(); });
+    std::erase_if(files_.added, [](const AddedToken& token) { return token.text.empty(); });
   }
 
   fs::path folder_;
@@ -219,11 +219,7 @@ void copy_tokenizer_files(const std::string& from, const std::string& to) {
 std::vector<std::string> read_vocab_lines(const std::string& path) {
   std::vector<std::string> lines;
   LineReader reader(path);
-  while (std::optional<std::string_view> line = reader.next()) {
-    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    if (lines.empty() && line->starts_with(kByteOrderMark)) {
-      line->remove_prefix(kByteOrderMark.size());
-    }
+  while (const std::optional<std::string_view> line = reader.next()) {
     const std::string_view text = strip(*line);
     lines.emplace_back(text.empty() ? *line : text);
   }

@@ -17,17 +17,13 @@ struct AddedToken {
   bool is_wordpiece = false;  // words are made of it, too
 };
 
-/// What transformers knows of a vocabulary in addition to its wordpieces.
-struct TransformersTokens {
-  // [PAD], [UNK], [CLS], [SEP], [MASK], by whatever name the files give them.
-  std::array<std::string, 5> special = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-  std::vector<AddedToken> added;  // the special ones included
-};
-
+/// A vocabulary and what transformers knows of it in addition.
 struct TokenizerFiles {
   std::string path;                     // of the file that lists the wordpieces
   std::vector<std::string> wordpieces;  // [id]; an id that no file names has a text of its own
-  TransformersTokens tokens;
+  // [PAD], [UNK], [CLS], [SEP], [MASK], by whatever name the files give them.
+  std::array<std::string, 5> special = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+  std::vector<AddedToken> added = {};  // the special ones included
 };
 
 /// Reads the text side of a Hugging Face folder, or of the folder of a tokenizer.json: that file if

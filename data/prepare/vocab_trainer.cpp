@@ -91,20 +91,36 @@ class WordpieceTable {
   std::unordered_map<std::string, int32_t> ids_;
 };
 
-/// The single-character wordpieces of the words, most frequent first, equals in byte order.
-std::vector<WordCount> ranked_characters(const std::vector<WordCount>& words) {
-  std::unordered_map<std::string, int64_t> counts;
-  for (const WordCount& word : words) {
-    for (const std::string& wordpiece : character_wordpieces(word.word))
-      counts[wordpiece] += word.count;
+using Counts = std::unordered_map<std::string, int64_t, StringHash, std::equal_to<>>;
+
+void add(Counts& counts, std::string_view text, int64_t count) {
+  const auto found = counts.find(text);
+  if (found != counts.end()) {
+    found->second += count;
+  } else {
+    counts.emplace(text, count);
   }
-  std::vector<WordCount> ranked;
-  for (const auto& [wordpiece, count] : counts)
-    ranked.push_back({.word = wordpiece, .count = count});
-  std::ranges::sort(ranked, [](const WordCount& a, const WordCount& b) {
+}
+
+/// Most frequent first, equals in byte order.
+std::vector<WordCount> ranked(const Counts& counts) {
+  std::vector<WordCount> words;
+  for (const auto& [word, count] : counts) words.push_back({.word = word, .count = count});
+  std::ranges::sort(words, [](const WordCount& a, const WordCount& b) {
     return a.count != b.count ? a.count > b.count : a.word < b.word;
   });
-  return ranked;
+  return words;
+}
+
+/// The single-character wordpieces of the words.
+std::vector<WordCount> ranked_characters(const std::vector<WordCount>& words) {
+  Counts counts;
+  for (const WordCount& word : words) {
+    for (const std::string& wordpiece : character_wordpieces(word.word)) {
+      add(counts, wordpiece, word.count);
+    }
+  }
+  return ranked(counts);
 }
 
 /// Characters in byte order, those inside words last.
@@ -143,17 +159,6 @@ class WordSpeller {
   std::unordered_map<std::string, std::vector<const WordCount*>> waiting_;
 };
 
-using Counts = std::unordered_map<std::string, int64_t, StringHash, std::equal_to<>>;
-
-void add(Counts& counts, std::string_view text, int64_t count) {
-  const auto found = counts.find(text);
-  if (found != counts.end()) {
-    found->second += count;
-  } else {
-    counts.emplace(text, count);
-  }
-}
-
 Counts count_words_of(const SourceFile& source, const TokenizerSettings& settings,
                       const std::string& field, const std::function<void(int64_t)>& on_bytes) {
   Counts words;
@@ -190,17 +195,10 @@ std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
                       const std::lock_guard<std::mutex> lock(mutex);
                       for (const auto& [word, count] : words) add(total, word, count);
                     });
-  std::vector<WordCount> result;
-  result.reserve(total.size());
-  for (const auto& [word, count] : total) {
-    if (count_characters(word) <= WordPieceTokenizer::kMostCharactersPerWord) {
-      result.push_back({.word = word, .count = count});
-    }
-  }
-  std::ranges::sort(result, [](const WordCount& a, const WordCount& b) {
-    return a.count != b.count ? a.count > b.count : a.word < b.word;
+  std::erase_if(total, [](const auto& entry) {
+    return count_characters(entry.first) > WordPieceTokenizer::kMostCharactersPerWord;
   });
-  return result;
+  return ranked(total);
 }
 
 std::vector<std::string> special_wordpieces(int64_t num_wordpieces) {

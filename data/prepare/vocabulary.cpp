@@ -25,18 +25,14 @@ Vocabulary Vocabulary::load(const std::string& path) {
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> wordpieces, std::string origin)
-    : wordpieces_(std::move(wordpieces)) {
-  index(origin, TransformersTokens().special);
-}
+    : Vocabulary({.path = std::move(origin), .wordpieces = std::move(wordpieces)},
+                 TokenizerRules::kPublished) {}
 
-Vocabulary::Vocabulary(TokenizerFiles files)
+Vocabulary::Vocabulary(TokenizerFiles files, TokenizerRules rules)
     : wordpieces_(std::move(files.wordpieces)),
-      rules_(TokenizerRules::kTransformers),
-      added_tokens_(std::move(files.tokens.added)) {
-  index(files.path, files.tokens.special);
-}
-
-void Vocabulary::index(const std::string& origin, const std::array<std::string, 5>& special_names) {
+      rules_(rules),
+      added_tokens_(std::move(files.added)) {
+  const std::string& origin = files.path;
   if (wordpieces_.empty()) {
     fail(ExitCode::kData, origin,
          ": is empty, want a wordpiece per line; name the vocabulary that the model was trained "
@@ -64,18 +60,14 @@ void Vocabulary::index(const std::string& origin, const std::array<std::string, 
     longest_wordpiece_bytes_ =
         std::max(longest_wordpiece_bytes_, static_cast<int64_t>(text.size()));
   }
-  std::array<TokenId, 5> special{};
-  for (size_t i = 0; i < special.size(); ++i) {
-    special[i] = find_start(special_names[i]);
-    if (special[i] >= 0) continue;
-    fail(ExitCode::kData, origin, ": no ", special_names[i], " among its ", size(),
+  const std::array ids = {&special_.pad, &special_.unknown, &special_.classify, &special_.separator,
+                          &special_.mask};
+  for (size_t i = 0; i < ids.size(); ++i) {
+    *ids[i] = find_start(files.special[i]);
+    if (*ids[i] >= 0) continue;
+    fail(ExitCode::kData, origin, ": no ", files.special[i], " among its ", size(),
          " wordpieces; a BERT vocabulary has [PAD], [UNK], [CLS], [SEP] and [MASK]");
   }
-  special_ = SpecialTokens{.pad = special[0],
-                           .unknown = special[1],
-                           .classify = special[2],
-                           .separator = special[3],
-                           .mask = special[4]};
   for (const AddedToken& token : added_tokens_) {
     if (!token.is_wordpiece) starts_.erase(token.text);
   }

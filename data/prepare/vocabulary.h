@@ -32,7 +32,7 @@ class Vocabulary {
   static Vocabulary load(const std::string& path);
   /// `origin` is the name that messages use.
   Vocabulary(std::vector<std::string> wordpieces, std::string origin);
-  explicit Vocabulary(TokenizerFiles files);
+  explicit Vocabulary(TokenizerFiles files, TokenizerRules rules = TokenizerRules::kTransformers);
 
   int64_t size() const { return static_cast<int64_t>(wordpieces_.size()); }
   const std::string& wordpiece(int64_t id) const { return wordpieces_[static_cast<size_t>(id)]; }
@@ -51,8 +51,6 @@ class Vocabulary {
   }
 
  private:
-  void index(const std::string& origin, const std::array<std::string, 5>& special_names);
-
   using Map = std::unordered_map<std::string, TokenId, StringHash, std::equal_to<>>;
 
   static TokenId find(const Map& map, std::string_view wordpiece) {
@@ -65,7 +63,7 @@ class Vocabulary {
   Map continuations_;
   SpecialTokens special_;
   int64_t longest_wordpiece_bytes_ = 0;
-  TokenizerRules rules_ = TokenizerRules::kPublished;
+  TokenizerRules rules_;
   std::vector<AddedToken> added_tokens_;
 };
 

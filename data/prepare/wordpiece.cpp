@@ -1,8 +1,6 @@
 #include "data/prepare/wordpiece.h"
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/unicode_text.h"
@@ -10,22 +8,7 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kFewestSlots = size_t{1} << 12;  // powers of two, of which half may be used
-constexpr size_t kMostSlots = size_t{1} << 20;
 constexpr size_t kMostWordBytes = 128;  // longer ones are rare and not kept
-
-uint64_t hash_of(std::string_view word) {
-  uint64_t hash = 0x9e3779b97f4a7c15u * (word.size() + 1);
-  while (!word.empty()) {
-    uint64_t part = 0;
-    const size_t size_bytes = std::min(word.size(), sizeof(part));
-    std::memcpy(&part, word.data(), size_bytes);
-    hash = (hash ^ part) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-    word.remove_prefix(size_bytes);
-  }
-  return hash;
-}
 
 bool is_same(std::string_view text, std::string_view token, bool ignores_case) {
   if (!ignores_case) return text.starts_with(token);
@@ -58,57 +41,6 @@ const AddedToken* added_token_at(const Vocabulary& vocabulary, const TokenizerSe
 
 }  // namespace
 
-WordpieceCache::WordpieceCache() : slots_(kFewestSlots) {}
-
-size_t WordpieceCache::locate(std::string_view word, uint64_t hash) const {
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask;; at = (at + 1) & mask) {
-    const Slot& slot = slots_[at];
-    if (slot.text_bytes == 0) return at;
-    if (slot.hash == hash && slot.text_bytes == word.size() &&
-        std::memcmp(texts_.data() + slot.text_offset, word.data(), word.size()) == 0) {
-      return at;
-    }
-  }
-}
-
-bool WordpieceCache::find(std::string_view word, std::span<const TokenId>& ids) const {
-  const Slot& slot = slots_[locate(word, hash_of(word))];
-  if (slot.text_bytes == 0) return false;
-  ids = std::span(ids_).subspan(slot.ids_offset, slot.num_ids);
-  return true;
-}
-
-void WordpieceCache::insert(std::string_view word, std::span<const TokenId> ids) {
-  if (word.empty() || word.size() > kMostWordBytes) return;
-  if (2 * num_words_ == static_cast<int64_t>(slots_.size())) make_room();
-  const uint64_t hash = hash_of(word);
-  slots_[locate(word, hash)] = Slot{.hash = hash,
-                                    .text_offset = static_cast<uint32_t>(texts_.size()),
-                                    .ids_offset = static_cast<uint32_t>(ids_.size()),
-                                    .text_bytes = static_cast<uint16_t>(word.size()),
-                                    .num_ids = static_cast<uint16_t>(ids.size())};
-  texts_ += word;
-  ids_.insert(ids_.end(), ids.begin(), ids.end());
-  ++num_words_;
-}
-
-void WordpieceCache::make_room() {
-  if (slots_.size() == kMostSlots) {
-    *this = WordpieceCache();
-    return;
-  }
-  std::vector<Slot> grown(2 * slots_.size());
-  const size_t mask = grown.size() - 1;
-  for (const Slot& slot : slots_) {
-    if (slot.text_bytes == 0) continue;
-    size_t at = slot.hash & mask;
-    while (grown[at].text_bytes != 0) at = (at + 1) & mask;
-    grown[at] = slot;
-  }
-  slots_ = std::move(grown);
-}
-
 WordPieceTokenizer::WordPieceTokenizer(const Vocabulary& vocabulary,
                                        const TokenizerSettings& settings)
     : vocabulary_(vocabulary), settings_(settings) {
@@ -137,14 +69,15 @@ void WordPieceTokenizer::append_ids(std::string_view line, std::vector<TokenId>&
 
 void WordPieceTokenizer::append_plain_text(std::string_view text, std::vector<TokenId>& ids) {
   const auto append = [&](std::string_view key, const auto& compute) {
-    std::span<const TokenId> known;
-    if (cache_.find(key, known)) {
-      ids.insert(ids.end(), known.begin(), known.end());
+    if (const auto known = cache_.find(key); known != cache_.end()) {
+      ids.insert(ids.end(), known->second.begin(), known->second.end());
       return;
     }
-    const size_t before = ids.size();
+    const auto before = std::ssize(ids);
     compute();
-    cache_.insert(key, std::span(ids).subspan(before));
+    if (key.size() > kMostWordBytes) return;
+    if (cache_.size() == kMostCachedWords) cache_.clear();
+    cache_.emplace(key, std::vector(ids.begin() + before, ids.end()));
   };
   // A chunk has a byte that no ASCII word has, so both kinds share the cache.
   split_words(

@@ -1,42 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "data/files/tokenizer_settings.h"
 #include "data/prepare/vocabulary.h"
 
 namespace bertha {
-
-/// Remembers the wordpieces of words. Grows to 24 MiB and the words; then it forgets everything.
-class WordpieceCache {
- public:
-  WordpieceCache();
-
-  /// Whether `word` is known; then `ids` are its wordpieces, valid until the next insert().
-  bool find(std::string_view word, std::span<const TokenId>& ids) const;
-  void insert(std::string_view word, std::span<const TokenId> ids);
-
- private:
-  struct Slot {
-    uint64_t hash = 0;
-    uint32_t text_offset = 0;
-    uint32_t ids_offset = 0;
-    uint16_t text_bytes = 0;  // 0 = free
-    uint16_t num_ids = 0;
-  };
-
-  size_t locate(std::string_view word, uint64_t hash) const;
-  void make_room();
-
-  std::vector<Slot> slots_;
-  std::string texts_;
-  std::vector<TokenId> ids_;
-  int64_t num_words_ = 0;
-};
 
 /// BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
 /// words; a word that is too long, or with a part that no wordpiece matches, is [UNK]. By the
@@ -51,6 +25,7 @@ class WordPieceTokenizer {
  public:
   static constexpr int64_t kMostCharactersPerWord = 200;
   static constexpr int64_t kMostCharactersOfTransformers = 100;
+  static constexpr size_t kMostCachedWords = size_t{1} << 18;  // some 30 MiB
 
   explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {});
 
@@ -64,7 +39,8 @@ class WordPieceTokenizer {
   const Vocabulary& vocabulary_;
   TokenizerSettings settings_;
   std::string added_first_bytes_;  // of the added tokens, in both cases
-  WordpieceCache cache_;
+  // The wordpieces of words that occurred; cleared when it has kMostCachedWords.
+  std::unordered_map<std::string, std::vector<TokenId>, StringHash, std::equal_to<>> cache_;
 };
 
 }  // namespace bertha

@@ -43,21 +43,21 @@ class IntakeTest : public ::testing::Test {
     });
     for (const SourceFile& source : sources) heard -= source.bytes;
     EXPECT_EQ(heard, 0);
-    for (const TextPart& part : intake.parts) {
-      EXPECT_EQ(part.sha256, sha256_of_file(part.file.path));
-      EXPECT_EQ(part.file.bytes, static_cast<int64_t>(std::filesystem::file_size(part.file.path)));
+    for (const ManifestSource& part : intake.parts) {
+      EXPECT_EQ(part.sha256, sha256_of_file(part.path));
+      EXPECT_EQ(part.bytes, static_cast<int64_t>(std::filesystem::file_size(part.path)));
     }
     return intake;
   }
 
-  static std::string text_of(const std::vector<TextPart>& parts) {
+  static std::string text_of(const std::vector<ManifestSource>& parts) {
     std::string text;
-    for (const TextPart& part : parts) text += bytes_of(part.file.path);
+    for (const ManifestSource& part : parts) text += bytes_of(part.path);
     return text;
   }
 
   /// Each with its blank line.
-  static std::vector<std::string> documents_of(const std::vector<TextPart>& parts) {
+  static std::vector<std::string> documents_of(const std::vector<ManifestSource>& parts) {
     std::vector<std::string> documents(1);
     std::istringstream lines(text_of(parts));
     for (std::string line; std::getline(lines, line);) {
@@ -134,9 +134,9 @@ TEST_F(IntakeTest, PartsEndWithDocumentsWhateverTheWorkers) {
   const Intake one = take({"a.txt", "b.jsonl", "c.jsonl"});
   EXPECT_EQ(one.parts.size(), 4 + 1u) << "of a.txt, and the small ones together";
   for (size_t i = 0; i + 1 < one.parts.size(); ++i) {
-    EXPECT_GT(one.parts[i].file.bytes, 100'000);
-    EXPECT_LT(one.parts[i].file.bytes, 280'000);
-    EXPECT_TRUE(bytes_of(one.parts[i].file.path).ends_with("ends.\n\n"));
+    EXPECT_GT(one.parts[i].bytes, 100'000);
+    EXPECT_LT(one.parts[i].bytes, 280'000);
+    EXPECT_TRUE(bytes_of(one.parts[i].path).ends_with("ends.\n\n"));
   }
   EXPECT_EQ(text_of(one.parts), text + "Small.\nFile.\n\nSmall.\nFile.\n\n");
   options.workers = 3;
