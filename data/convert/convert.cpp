@@ -55,9 +55,8 @@ ShardJob job_of(const ConvertOptions& options, const SequenceFiles& files) {
       options.source, files, options.output_dir,
       options.num_shards > 0 ? shard_names(options.num_shards) : converted_names(files));
   job.manifest.seed = options.shuffle_seed.value_or(0);
-  const bool fixed = options.layout == ShardLayout::kFixedLength;
   job.manifest.options["made_by"] = "data convert";
-  job.manifest.options["layout"] = fixed ? "fixed_length" : "variable_length";
+  job.manifest.options["layout"] = layout_name(options.layout);
   job.manifest.options["num_shards"] = concat(options.num_shards);
   job.manifest.options["shuffle_seed"] =
       options.shuffle_seed ? concat(*options.shuffle_seed) : "none";

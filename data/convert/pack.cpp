@@ -47,7 +47,7 @@ ShardJob job_of(const PackOptions& options, const SequenceFiles& files, int64_t 
   ShardJob job = job_of_source(options.source, files, options.output_dir, shard_names(num_shards));
   job.manifest.seed = options.seed;
   job.manifest.options["made_by"] = "data pack";
-  job.manifest.options["layout"] = "packed";
+  job.manifest.options["layout"] = layout_name(ShardLayout::kPacked);
   job.manifest.options["max_seqs_per_pack"] = concat(options.max_seqs_per_pack);
   job.manifest.options["num_shards"] = concat(num_shards);
   job.manifest.options["seed"] = concat(options.seed);

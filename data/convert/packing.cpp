@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 
 #include "data/random/draws.h"
@@ -60,14 +59,6 @@ int64_t times(Stock& stock, const std::vector<int64_t>& pack) {
     most = std::min(most, stock[length] / std::ranges::count(pack, length));
   }
   return most;
-}
-
-std::map<int64_t, int64_t> seqs_by_length(std::span<const PackKind> plan) {
-  std::map<int64_t, int64_t> seqs;
-  for (const PackKind& kind : plan) {
-    for (const int64_t length : kind.lengths) seqs[length] += kind.count;
-  }
-  return seqs;
 }
 
 }  // namespace
@@ -136,13 +127,11 @@ PackPlaces place_in_packs(std::span<const PackKind> plan, std::span<const uint16
   philox_shuffle(kind_of_pack, seed ^ kPackKey, 0, 0);
 
   // The places of each length, in the order of packs; then in random order.
-  std::vector<std::vector<uint32_t>> places_of_length;
-  for (const uint16_t length : tokens) {
-    if (places_of_length.size() <= length) places_of_length.resize(size_t{length} + 1);
-  }
-  for (const auto& [length, count] : seqs_by_length(plan)) {
-    places_of_length.at(static_cast<size_t>(length)).reserve(static_cast<size_t>(count));
-  }
+  constexpr size_t kLengths = size_t{std::numeric_limits<uint16_t>::max()} + 1;
+  std::vector<size_t> seqs_of_length(kLengths);
+  for (const uint16_t length : tokens) ++seqs_of_length[length];
+  std::vector<std::vector<uint32_t>> places_of_length(kLengths);
+  for (size_t i = 0; i < kLengths; ++i) places_of_length[i].reserve(seqs_of_length[i]);
   PackPlaces places{.place_of = std::vector<uint32_t>(tokens.size()), .pack_seqs = {}};
   places.pack_seqs.reserve(kind_of_pack.size());
   uint32_t place = 0;

@@ -23,17 +23,6 @@ auto numbers_of(const List& list) {
   return std::span(list.value().data(), static_cast<size_t>(list.value_size()));
 }
 
-/// The number of leading elements that are not zero; the rest must be zero.
-size_t nonzero_prefix(std::string_view name, std::span<const int64_t> values, const Wrong& wrong) {
-  const auto zero = std::ranges::find(values, 0);
-  const auto stray = std::find_if(zero, values.end(), [](int64_t value) { return value != 0; });
-  if (stray != values.end()) {
-    wrong(concat("feature ", name, ", element ", stray - values.begin(), " is ", *stray,
-                 " after a zero, want zeros only at the end"));
-  }
-  return static_cast<size_t>(zero - values.begin());
-}
-
 template <class T>
 void copy_checked(std::string_view name, std::span<const int64_t> from, const Wrong& wrong,
                   std::vector<T>& to) {
@@ -78,8 +67,13 @@ SampleView ExampleDecoder::decode(std::span<const std::byte> record) {
                     i == kNext ? "" : "; give the lengths that the data was made with"));
     }
   }
-  const size_t num_tokens = nonzero_prefix(kNames[kMask], integers[kMask], wrong_);
-  const size_t num_masked = nonzero_prefix(kNames[kPositions], integers[kPositions], wrong_);
+  const auto live_prefix_of = [&](Feature feature) {
+    return live_prefix(integers[feature], [&](const std::string& what) {
+      wrong_(concat("feature ", kNames[feature], ", ", what));
+    });
+  };
+  const size_t num_tokens = live_prefix_of(kMask);
+  const size_t num_masked = live_prefix_of(kPositions);
   for (size_t i = 0; i < num_tokens; ++i) {
     if (integers[kMask][i] == 1) continue;
     wrong_(concat("feature ", kNames[kMask], ", element ", i, " is ", integers[kMask][i],

@@ -22,8 +22,8 @@ struct ManifestShard {
   std::string name;  // file name inside of the folder
   int64_t samples = 0;
   int64_t bytes = 0;
-  std::string xxh3;          // of the file, see hashing.h
-  std::string md5_of_lists;  // of the token ids, see checksum_list.h
+  std::string xxh3 = {};          // of the file, see hashing.h
+  std::string md5_of_lists = {};  // of the token ids, see checksum_list.h
 };
 
 /// What a data folder holds and how it was made: its manifest.json.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -121,6 +122,18 @@ struct RowReport {
     return false;
   }
 };
+
+/// The number of leading elements that are not zero; wrong(text) is told of another after them.
+template <class T, class Wrong>
+size_t live_prefix(std::span<const T> values, const Wrong& wrong) {
+  const auto zero = std::ranges::find(values, T{0});
+  const auto stray = std::find_if(zero, values.end(), [](T value) { return value != 0; });
+  if (stray != values.end()) {
+    wrong(concat("element ", stray - values.begin(), " is ", int64_t{*stray},
+                 " after a zero, want zeros only at the end"));
+  }
+  return static_cast<size_t>(zero - values.begin());
+}
 
 /// Checks one sample: lengths within the limits and not zero, ids and labels in the vocabulary,
 /// segments 0 then 1, masked positions strictly ascending inside [1, t), next-sentence label 0

@@ -13,6 +13,12 @@ namespace bertha {
 /// sequences; it becomes these sequences when it is read, and nothing else knows of packs.
 enum class ShardLayout : uint8_t { kVariableLength, kFixedLength, kPacked };
 
+/// As manifests name it.
+inline const char* layout_name(ShardLayout layout) {
+  if (layout == ShardLayout::kPacked) return "packed";
+  return layout == ShardLayout::kFixedLength ? "fixed_length" : "variable_length";
+}
+
 // The datasets of the layouts.
 namespace dataset_names {
 inline constexpr const char* kInputIds = "input_ids";

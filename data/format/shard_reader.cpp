@@ -36,32 +36,23 @@ struct FixedBlock {
   std::vector<int8_t> next;        // [rows]
 };
 
-/// The number of leading elements that are not zero; the rest must be zero.
-template <class T>
-size_t live_prefix(std::span<const T> values, const char* dataset, const RowReport& row) {
-  const auto zero = std::ranges::find(values, T{0});
-  const auto stray = std::find_if(zero, values.end(), [](T value) { return value != 0; });
-  if (stray != values.end()) {
-    row.wrong(dataset, "element ", stray - values.begin(), " is ", static_cast<int>(*stray),
-              " after a zero, want zeros only at the end");
-  }
-  return static_cast<size_t>(zero - values.begin());
-}
-
 /// Row r of the block, which is this row of those that are reported on.
 void append_row(const FixedBlock& block, size_t r, const RowReport& row, SampleSet& samples) {
   const size_t width = block.mask.size() / block.next.size();
   const size_t most_masked = block.positions.size() / block.next.size();
   const auto mask = std::span(block.mask).subspan(r * width, width);
   const auto positions = std::span(block.positions).subspan(r * most_masked, most_masked);
-  const size_t num_tokens = live_prefix<int8_t>(mask, kInputMask, row);
+  const auto wrong_in = [&](const char* dataset) {
+    return [&row, dataset](const std::string& what) { row.wrong(dataset, what); };
+  };
+  const size_t num_tokens = live_prefix<int8_t>(mask, wrong_in(kInputMask));
   const auto live = mask.first(num_tokens);
   const auto bad = std::ranges::find_if(live, [](int8_t m) { return m != 1; });
   if (bad != live.end()) {
     row.wrong(kInputMask, "element ", bad - live.begin(), " is ", static_cast<int>(*bad),
               ", want 0 or 1");
   }
-  const size_t num_masked = live_prefix<int16_t>(positions, kMaskedPositions, row);
+  const size_t num_masked = live_prefix<int16_t>(positions, wrong_in(kMaskedPositions));
   samples.append({.token_ids = std::span(block.ids).subspan(r * width, num_tokens),
                   .segment_ids = std::span(block.segments).subspan(r * width, num_tokens),
                   .masked_positions = positions.first(num_masked),

@@ -39,10 +39,6 @@ std::string eval_name(int64_t samples) {
   return concat("part_eval_", samples, ".hdf5");
 }
 
-const char* layout_name(ShardLayout layout) {
-  return layout == ShardLayout::kFixedLength ? "fixed_length" : "variable_length";
-}
-
 const char* document_form_name(DocumentForm form) {
   constexpr const char* kNames[] = {"auto", "blank", "line", "file"};
   return kNames[static_cast<size_t>(form)];

@@ -102,13 +102,9 @@ std::vector<ManifestSource> hash_sources(const std::vector<SourceFile>& sources,
 /// for byte; otherwise nothing.
 std::optional<PartRecord> find_finished_part(const PartPlan& part) {
   std::optional<PartRecord> record = read_json_record<PartRecord>(part.record_path);
-  std::error_code error;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(part.path, error));
-  if (error || !record || record->key != part.key || bytes != record->bytes ||
-      xxh3_of_file(part.path) != record->xxh3) {
-    return std::nullopt;
-  }
-  return record;
+  if (!record || record->key != part.key) return std::nullopt;
+  const ManifestShard file{.name = part.path, .bytes = record->bytes, .xxh3 = record->xxh3};
+  return are_intact({file}, "", 1) ? record : std::nullopt;
 }
 
 /// One part through the generator: writes the samples and then the record, each appearing by

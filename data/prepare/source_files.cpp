@@ -1,7 +1,6 @@
 #include "data/prepare/source_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <regex>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "data/files/json_file.h"
+#include "data/prepare/ascii_words.h"
 #include "data/prepare/byte_stream.h"
 #include "kernels/base/error.h"
 #include "kernels/base/log.h"
@@ -106,37 +106,17 @@ bool begins_as_json_lines(const std::string& path) {
 
 // --- which files are read ---
 
-/// What a file is that has a name with this ending.
+/// What files are that have a name with one of the endings.
 struct NameForm {
-  const char* ending;
   SourceForm form;
-  const char* left_out_as = "";  // LeftOutReason::count; "" for a form that is read
+  const char* left_out_as;  // LeftOutReason::count; "" for a form that is read
+  std::vector<const char*> endings = {};
 };
-constexpr std::array kNameForms = {NameForm{".txt", SourceForm::kText},
-                                   NameForm{".jsonl", SourceForm::kJsonLines},
-                                   NameForm{".ndjson", SourceForm::kJsonLines},
-                                   NameForm{".json", SourceForm::kJsonLines},
-                                   NameForm{".csv", SourceForm::kCsv},
-                                   NameForm{".tsv", SourceForm::kTsv},
-                                   NameForm{".html", SourceForm::kText, "left_out_markup"},
-                                   NameForm{".htm", SourceForm::kText, "left_out_markup"},
-                                   NameForm{".xhtml", SourceForm::kText, "left_out_markup"},
-                                   NameForm{".xml", SourceForm::kText, "left_out_markup"},
-                                   NameForm{".parquet", SourceForm::kText, "left_out_parquet"},
-                                   NameForm{".arrow", SourceForm::kText, "left_out_parquet"},
-                                   NameForm{".docx", SourceForm::kText, "left_out_office"},
-                                   NameForm{".doc", SourceForm::kText, "left_out_office"},
-                                   NameForm{".odt", SourceForm::kText, "left_out_office"},
-                                   NameForm{".rtf", SourceForm::kText, "left_out_office"},
-                                   NameForm{".pdf", SourceForm::kText, "left_out_office"},
-                                   NameForm{".epub", SourceForm::kText, "left_out_office"}};
 
 /// The file's name in lower case, without the ending of a compression.
 std::string plain_name(const std::string& path) {
   std::string name = fs::path(path).filename().string();
-  std::ranges::transform(name, name.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  std::ranges::transform(name, name.begin(), [](char c) { return ascii_words::lower(c); });
   for (const std::string_view ending : {".gz", ".bgz", ".xz", ".zst"}) {
     if (!name.ends_with(ending)) continue;
     name.resize(name.size() - ending.size());
@@ -147,10 +127,19 @@ std::string plain_name(const std::string& path) {
 
 /// By a plain_name().
 NameForm form_of_name(const std::string& name) {
-  for (const NameForm& known : kNameForms) {
-    if (name.ends_with(known.ending)) return known;
+  static const std::vector<NameForm> kForms = {
+      {SourceForm::kText, "", {".txt"}},
+      {SourceForm::kJsonLines, "", {".jsonl", ".ndjson", ".json"}},
+      {SourceForm::kCsv, "", {".csv"}},
+      {SourceForm::kTsv, "", {".tsv"}},
+      {SourceForm::kText, "left_out_markup", {".html", ".htm", ".xhtml", ".xml"}},
+      {SourceForm::kText, "left_out_parquet", {".parquet", ".arrow"}},
+      {SourceForm::kText, "left_out_office", {".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub"}}};
+  for (const NameForm& known : kForms) {
+    const auto is_one = [&](const char* ending) { return name.ends_with(ending); };
+    if (std::ranges::any_of(known.endings, is_one)) return known;
   }
-  return {"", SourceForm::kText, name.starts_with("part-") ? "" : "left_out_names"};
+  return {SourceForm::kText, name.starts_with("part-") ? "" : "left_out_names"};
 }
 
 /// LeftOutReason::count; empty for training text.
