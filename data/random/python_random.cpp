@@ -1,60 +1,40 @@
 #include "data/random/python_random.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
 
 #include "kernels/base/error.h"
 
 namespace bertha {
-namespace {
 
-/// Gives a std::mt19937 the state of init_by_array with the words of a seed.
-class InitByArray {
- public:
-  using result_type = uint32_t;
-  explicit InitByArray(uint64_t seed)
-      : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)} {}
+PythonRandom::PythonRandom(uint64_t seed) {
+  const std::array<uint32_t, 2> key{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const size_t key_words = key[1] == 0 ? 1 : 2;
 
-  void generate(uint32_t* state, const uint32_t* end) const {
-    const auto num_words = static_cast<size_t>(end - state);
-    const size_t key_words = key_[1] == 0 ? 1 : 2;
-    state[0] = 19650218u;
-    for (size_t i = 1; i < num_words; ++i) {
-      state[i] = 1812433253u * (state[i - 1] ^ (state[i - 1] >> 30)) + static_cast<uint32_t>(i);
-    }
-    size_t i = 1;
-    const auto step = [&] {
-      if (++i == num_words) {
-        state[0] = state[num_words - 1];
-        i = 1;
-      }
-    };
-    for (size_t round = 0, j = 0; round < num_words; ++round) {
-      const uint32_t before = state[i - 1] ^ (state[i - 1] >> 30);
-      state[i] = (state[i] ^ (before * 1664525u)) + key_[j] + static_cast<uint32_t>(j);
-      step();
-      j = (j + 1) % key_words;
-    }
-    for (size_t round = 0; round < num_words - 1; ++round) {
-      const uint32_t before = state[i - 1] ^ (state[i - 1] >> 30);
-      state[i] = (state[i] ^ (before * 1566083941u)) - static_cast<uint32_t>(i);
-      step();
-    }
-    state[0] = 0x80000000u;
+  state_[0] = 19650218u;
+  for (size_t i = 1; i < kWords; ++i) {
+    state_[i] = 1812433253u * (state_[i - 1] ^ (state_[i - 1] >> 30)) + static_cast<uint32_t>(i);
   }
-
- private:
-  std::array<uint32_t, 2> key_;
-};
-
-std::mt19937 engine_of(uint64_t seed) {
-  InitByArray words(seed);
-  return std::mt19937(words);
+  size_t i = 1;
+  const auto step = [&] {
+    if (++i == kWords) {
+      state_[0] = state_[kWords - 1];
+      i = 1;
+    }
+  };
+  for (size_t round = 0, j = 0; round < std::max(kWords, key_words); ++round) {
+    const uint32_t before = state_[i - 1] ^ (state_[i - 1] >> 30);
+    state_[i] = (state_[i] ^ (before * 1664525u)) + key[j] + static_cast<uint32_t>(j);
+    step();
+    j = (j + 1) % key_words;
+  }
+  for (size_t round = 0; round < kWords - 1; ++round) {
+    const uint32_t before = state_[i - 1] ^ (state_[i - 1] >> 30);
+    state_[i] = (state_[i] ^ (before * 1566083941u)) - static_cast<uint32_t>(i);
+    step();
+  }
+  state_[0] = 0x80000000u;
 }
-
-}  // namespace
-
-PythonRandom::PythonRandom(uint64_t seed) : engine_(engine_of(seed)) {}
 
 int64_t PythonRandom::randbelow(int64_t limit) {
   BERTHA_CHECK(limit >= 1, "limit ", limit, ", want at least 1");
@@ -62,6 +42,23 @@ int64_t PythonRandom::randbelow(int64_t limit) {
   uint64_t value = getrandbits(num_bits);
   while (value >= static_cast<uint64_t>(limit)) value = getrandbits(num_bits);
   return static_cast<int64_t>(value);
+}
+
+void PythonRandom::refill() {
+  constexpr size_t kShift = 397;
+  const auto twist = [](uint32_t here, uint32_t next, uint32_t far) {
+    const uint32_t mixed = (here & 0x80000000u) | (next & 0x7fffffffu);
+    return far ^ (mixed >> 1) ^ ((mixed & 1u) != 0 ? 0x9908b0dfu : 0u);
+  };
+  size_t i = 0;
+  for (; i < kWords - kShift; ++i) {
+    state_[i] = twist(state_[i], state_[i + 1], state_[i + kShift]);
+  }
+  for (; i < kWords - 1; ++i) {
+    state_[i] = twist(state_[i], state_[i + 1], state_[i + kShift - kWords]);
+  }
+  state_[kWords - 1] = twist(state_[kWords - 1], state_[0], state_[kShift - 1]);
+  used_ = 0;
 }
 
 }  // namespace bertha

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <utility>
 
@@ -50,9 +50,20 @@ class PythonRandom {
   }
 
  private:
-  uint32_t next_word() { return static_cast<uint32_t>(engine_()); }
+  static constexpr size_t kWords = 624;
 
-  std::mt19937 engine_;
+  uint32_t next_word() {
+    if (used_ == kWords) refill();
+    uint32_t word = state_[used_++];
+    word ^= word >> 11;
+    word ^= (word << 7) & 0x9d2c5680u;
+    word ^= (word << 15) & 0xefc60000u;
+    return word ^ (word >> 18);
+  }
+  void refill();
+
+  std::array<uint32_t, kWords> state_{};
+  size_t used_ = kWords;
 };
 
 }  // namespace bertha
