@@ -1,6 +1,7 @@
 #include "data/prepare/wordpiece.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "data/prepare/ascii_words.h"
 #include "data/prepare/unicode_text.h"
@@ -8,7 +9,8 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostWordBytes = 128;  // longer ones are rare and not kept
+constexpr size_t kCachedWords = size_t{1} << 16;  // some 5 MiB
+constexpr size_t kMostWordBytes = 128;            // longer ones are rare and not kept
 
 bool is_same(std::string_view text, std::string_view token, bool ignores_case) {
   if (!ignores_case) return text.starts_with(token);
@@ -43,7 +45,7 @@ const AddedToken* added_token_at(const Vocabulary& vocabulary, const TokenizerSe
 
 WordPieceTokenizer::WordPieceTokenizer(const Vocabulary& vocabulary,
                                        const TokenizerSettings& settings)
-    : vocabulary_(vocabulary), settings_(settings) {
+    : vocabulary_(vocabulary), settings_(settings), cache_(kCachedWords) {
   for (const AddedToken& token : vocabulary.added_tokens()) {
     const char first = token.text.front();
     added_first_bytes_ += {first, ascii_words::lower(first), ascii_words::upper(first)};
@@ -69,24 +71,23 @@ void WordPieceTokenizer::append_ids(std::string_view line, std::vector<TokenId>&
 
 void WordPieceTokenizer::append_plain_text(std::string_view text, std::vector<TokenId>& ids) {
   const auto append = [&](std::string_view key, const auto& compute) {
-    if (const auto known = cache_.find(key); known != cache_.end()) {
-      ids.insert(ids.end(), known->second.begin(), known->second.end());
-      return;
+    if (key.size() > kMostWordBytes) return compute(ids);
+    CachedWord& known = cache_[std::hash<std::string_view>()(key) % kCachedWords];
+    if (known.text != key) {
+      known.text = key;
+      known.ids.clear();
+      compute(known.ids);
     }
-    const auto before = std::ssize(ids);
-    compute();
-    if (key.size() > kMostWordBytes) return;
-    if (cache_.size() == kMostCachedWords) cache_.clear();
-    cache_.emplace(key, std::vector(ids.begin() + before, ids.end()));
+    ids.insert(ids.end(), known.ids.begin(), known.ids.end());
   };
   // A chunk has a byte that no ASCII word has, so both kinds share the cache.
   split_words(
       text, settings_.do_lower_case,
-      [&](std::string_view word) { append(word, [&] { append_word(word, ids); }); },
+      [&](std::string_view word) { append(word, [&](auto& to) { append_word(word, to); }); },
       [&](std::string_view chunk) {
-        append(chunk, [&] {
+        append(chunk, [&](auto& to) {
           for (const std::string& word : basic_tokens(chunk, settings_, vocabulary_.rules())) {
-            append_word(word, ids);
+            append_word(word, to);
           }
         });
       });

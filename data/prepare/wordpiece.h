@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "data/files/tokenizer_settings.h"
@@ -25,7 +23,6 @@ class WordPieceTokenizer {
  public:
   static constexpr int64_t kMostCharactersPerWord = 200;
   static constexpr int64_t kMostCharactersOfTransformers = 100;
-  static constexpr size_t kMostCachedWords = size_t{1} << 18;  // some 30 MiB
 
   explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {});
 
@@ -39,8 +36,12 @@ class WordPieceTokenizer {
   const Vocabulary& vocabulary_;
   TokenizerSettings settings_;
   std::string added_first_bytes_;  // of the added tokens, in both cases
-  // The wordpieces of words that occurred; cleared when it has kMostCachedWords.
-  std::unordered_map<std::string, std::vector<TokenId>, StringHash, std::equal_to<>> cache_;
+  // The wordpieces of words that occurred, by their hash: a word takes the place of another one.
+  struct CachedWord {
+    std::string text;
+    std::vector<TokenId> ids;
+  };
+  std::vector<CachedWord> cache_;
 };
 
 }  // namespace bertha
