@@ -82,36 +82,27 @@ void make_shards(const ConvertOptions& options, const SequenceFiles& files, JobF
                  const WorkProgress& progress) {
   const SampleLimits& limits = options.source.limits;
   const std::vector<int64_t> firsts = firsts_of_shards(options, files);
-  const ItemProgress shard_progress = progress_of(progress, "write", "shards");
-  const auto write = [&](const std::string& path, const auto& give_samples) {
-    ShardWriter writer(path, options.layout, limits);
-    give_samples([&](const SampleView& sample) { writer.append(sample); });
-    writer.finish();
-  };
-  if (!options.shuffle_seed) {
-    folder.make_shards(
-        [&](int64_t shard, const std::string& path) {
-          const auto s = static_cast<size_t>(shard);
-          write(path, [&](const auto& take) {
-            read_sequences(files, firsts[s], firsts[s + 1] - firsts[s], limits, take);
-          });
-        },
-        shard_progress);
-    return;
-  }
-  const std::vector<uint32_t> place_of = published_shuffle(files.num_seqs, *options.shuffle_seed);
+  std::vector<uint32_t> place_of;
+  if (options.shuffle_seed) place_of = published_shuffle(files.num_seqs, *options.shuffle_seed);
   const Redistribution all{.files = files,
                            .limits = limits,
                            .place_of = place_of,
                            .shard_firsts = firsts,
                            .memory_bytes = options.source.memory_bytes,
                            .num_threads = options.source.num_threads};
-  scatter(all, folder, progress_of(progress, "scatter", "parts"));
-  folder.make_shards(
-      [&](int64_t shard, const std::string& path) {
-        write(path, [&](const auto& take) { gather(all, folder, shard, take); });
-      },
-      shard_progress);
+  if (options.shuffle_seed) scatter(all, folder, progress_of(progress, "scatter", "parts"));
+  const auto write = [&](int64_t shard, const std::string& path) {
+    ShardWriter writer(path, options.layout, limits);
+    const auto append = [&](const SampleView& sample) { writer.append(sample); };
+    if (options.shuffle_seed) {
+      gather(all, folder, shard, append);
+    } else {
+      const auto s = static_cast<size_t>(shard);
+      read_sequences(files, firsts[s], firsts[s + 1] - firsts[s], limits, append);
+    }
+    writer.finish();
+  };
+  folder.make_shards(write, progress_of(progress, "write", "shards"));
 }
 
 }  // namespace

@@ -54,9 +54,8 @@ ShardJob job_of(const PackOptions& options, const SequenceFiles& files, int64_t 
   return job;
 }
 
-void write_shards(const PackOptions& options, const SequenceFiles& files, const PackPlaces& places,
-                  JobFolder& folder, const WorkProgress& progress) {
-  const auto num_shards = options.num_shards > 0 ? options.num_shards : std::ssize(files.files);
+void write_shards(const PackOptions& options, const SequenceFiles& files, int64_t num_shards,
+                  const PackPlaces& places, JobFolder& folder, const WorkProgress& progress) {
   const ShardBounds bounds = bounds_of(places.pack_seqs, num_shards);
   const Redistribution all{.files = files,
                            .limits = options.source.limits,
@@ -103,7 +102,8 @@ PackResult pack_data(const PackOptions& options, const WorkProgress& progress) {
   JobFolder folder(job_of(options, files, num_shards));
   if (!folder.result().already_done) {
     check_source(options.source, files, progress);
-    write_shards(options, files, place_in_packs(plan, tokens, options.seed), folder, progress);
+    write_shards(options, files, num_shards, place_in_packs(plan, tokens, options.seed), folder,
+                 progress);
   }
   static_cast<JobResult&>(result) = folder.result();
   return result;

@@ -62,14 +62,18 @@ void for_each_parallel(
 void for_each_parallel(int64_t count, int64_t workers,
                        const std::function<void(int64_t index)>& work,
                        const ItemProgress& progress) {
-  std::mutex mutex;  // guards num_done and the calls of progress
-  int64_t num_done = 0;
+  SharedProgress shared(progress, count);
   for_each_parallel(count, workers, [&](int64_t index, const std::function<bool()>&) {
     work(index);
-    const std::lock_guard lock(mutex);
-    ++num_done;
-    if (progress) progress(num_done, count);
+    shared.add(1);
   });
+}
+
+void SharedProgress::add(int64_t done, int64_t more) {
+  const std::lock_guard lock(mutex_);
+  done_ += done;
+  total_ += more;
+  if (progress_) progress_(done_, total_);
 }
 
 ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <utility>
 
 namespace bertha {
 
@@ -15,6 +17,21 @@ using WorkProgress = std::function<void(const std::string& phase, const std::str
                                         int64_t num_done, int64_t num_total)>;
 ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
                          const std::string& unit);
+
+/// Counts what any thread adds, and tells `progress`, if any.
+class SharedProgress {
+ public:
+  SharedProgress(ItemProgress progress, int64_t total)
+      : progress_(std::move(progress)), total_(total) {}
+  /// `more`: of the total, which a part that turns out to be done already lowers.
+  void add(int64_t done, int64_t more = 0);
+
+ private:
+  ItemProgress progress_;
+  std::mutex mutex_;  // guards what follows and the calls of progress_
+  int64_t done_ = 0;
+  int64_t total_;
+};
 
 /// Calls work(index) for index in [0, count), in increasing order of start, on `workers` threads
 /// (0 = one per processor), or as many as can be started. After a failure nothing new starts; the

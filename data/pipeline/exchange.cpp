@@ -132,22 +132,6 @@ std::vector<std::vector<SampleView>> sort_into_bins(const Arrivals& arrivals,
   return micro_batches;
 }
 
-void count_tokens(const StepLengths& lengths, const SlotAssignment& assignment, int num_ranks,
-                  StepCounts& counts) {
-  std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
-  for (size_t bin = 0; bin < assignment.size(); ++bin) {
-    for (const int64_t slot : assignment[bin]) {
-      const SampleLength length = lengths.of(slot);
-      counts.num_masked_global += length.masked;
-      tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
-    }
-    counts.num_seqs_global += static_cast<int64_t>(assignment[bin].size());
-  }
-  counts.num_tokens_global =
-      std::accumulate(tokens_per_rank.begin(), tokens_per_rank.end(), int64_t{0});
-  counts.most_tokens_per_rank = *std::ranges::max_element(tokens_per_rank);
-}
-
 }  // namespace
 
 SlotAssignment assign_by_length(std::span<const int64_t> slot_tokens, int num_ranks,
@@ -199,7 +183,8 @@ ExchangedStep exchange(const PipelineOptions& options, StepSamples mine, Transpo
                                    options.exchange != ExchangePadding::kOff, transport);
   step.micro_batches = sort_into_bins(arrivals, assignment, num_slots, transport);
   step.sources = std::move(arrivals.sets);
-  count_tokens(lengths, assignment, transport.size(), step.counts);
+  count_bins(
+      assignment, transport.size(), [&](int64_t slot) { return lengths.of(slot); }, step.counts);
   return step;
 }
 

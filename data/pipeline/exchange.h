@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,6 +27,23 @@ SlotAssignment assign_by_length(std::span<const int64_t> slot_tokens, int num_ra
 /// The assignment of ExchangePadding::kOff: rank r has its even slice, cut evenly into
 /// micro-batches.
 SlotAssignment assign_by_slice(int64_t global_batch_seqs, int num_ranks, int64_t micro_batches);
+
+/// Counts the sequences of bins[m * W + r]; length_of(sequence) is a SampleLength.
+template <class Sequence, class LengthOf>
+void count_bins(const std::vector<std::vector<Sequence>>& bins, int num_ranks,
+                const LengthOf& length_of, StepCounts& counts) {
+  std::vector<int64_t> tokens_per_rank(static_cast<size_t>(num_ranks));
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    counts.num_seqs_global += std::ssize(bins[bin]);
+    for (const Sequence& sequence : bins[bin]) {
+      const SampleLength length = length_of(sequence);
+      counts.num_tokens_global += length.tokens;
+      counts.num_masked_global += length.masked;
+      tokens_per_rank[bin % tokens_per_rank.size()] += length.tokens;
+    }
+  }
+  counts.most_tokens_per_rank = std::ranges::max(tokens_per_rank);
+}
 
 /// The samples of one step that a rank trains on. The views point into `sources`.
 struct ExchangedStep {

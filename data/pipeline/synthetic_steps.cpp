@@ -233,7 +233,6 @@ SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step) {
           : assign_by_length(lengths, steps.num_ranks, steps.micro_batches_per_step);
   SyntheticPlan plan;
   plan.step = step;
-  std::vector<int64_t> tokens_per_rank(static_cast<size_t>(steps.num_ranks), 0);
   for (const std::vector<int64_t>& slots : assignment) {
     std::vector<SyntheticSequence> bin;
     for (const int64_t slot : slots) {
@@ -242,15 +241,12 @@ SyntheticPlan plan_synthetic_step(const SyntheticSteps& steps, int64_t step) {
     if (steps.tokens_per_micro_batch > 0) {
       bin = cut_to(steps.tokens_per_micro_batch, std::move(bin));
     }
-    for (const SyntheticSequence& sequence : bin) {
-      ++plan.num_seqs_global;
-      plan.num_tokens_global += sequence.tokens;
-      plan.num_masked_global += masked_tokens_of(steps, sequence.tokens);
-      tokens_per_rank[plan.bins.size() % tokens_per_rank.size()] += sequence.tokens;
-    }
     plan.bins.push_back(std::move(bin));
   }
-  plan.most_tokens_per_rank = std::ranges::max(tokens_per_rank);
+  const auto length_of = [&](const SyntheticSequence& sequence) -> SampleLength {
+    return {.tokens = sequence.tokens, .masked = masked_tokens_of(steps, sequence.tokens)};
+  };
+  count_bins(plan.bins, steps.num_ranks, length_of, plan);
   return plan;
 }
 
