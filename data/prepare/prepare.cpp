@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -47,46 +46,13 @@ struct PartRecord {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartRecord, key, counts, samples, bytes, xxh3)
 
-/// Tells how much of the text a phase has been through. To be called from any thread.
-class TextProgress {
- public:
-  TextProgress(const WorkProgress& progress, const std::string& phase, int64_t total_bytes)
-      : progress_(progress_of(progress, phase, "B of text")), total_bytes_(total_bytes) {
-    add(0);
-  }
-
-  void add(int64_t bytes) { change(bytes, 0); }
-  /// Of a part that was there already: neither work done nor work to do.
-  void leave_out(int64_t bytes) { change(0, -bytes); }
-
- private:
-  void change(int64_t done_bytes, int64_t total_bytes) {
-    const std::lock_guard lock(mutex_);
-    done_bytes_ += done_bytes;
-    total_bytes_ += total_bytes;
-    if (progress_) progress_(done_bytes_, total_bytes_);
-  }
-
-  ItemProgress progress_;
-  std::mutex mutex_;
-  int64_t done_bytes_ = 0;
-  int64_t total_bytes_ = 0;
-};
-
-/// 0 if one is a pipe.
-int64_t total_bytes(const std::vector<SourceFile>& sources) {
-  int64_t bytes = 0;
-  for (const SourceFile& source : sources) {
-    if (source.stream) return 0;
-    bytes += source.bytes;
-  }
-  return bytes;
-}
+constexpr const char* kTextUnit = "B of text";
 
 /// The sources for the manifest. Pipes are still to be counted and hashed.
 std::vector<ManifestSource> hash_sources(const std::vector<SourceFile>& sources, int workers,
                                          const WorkProgress& progress) {
-  TextProgress text(progress, "hash", total_bytes(sources));
+  SharedProgress text(progress_of(progress, "hash", kTextUnit), total_bytes(sources));
+  text.add(0);
   std::vector<ManifestSource> hashed(sources.size());
   for_each_parallel(std::ssize(sources), workers, [&](int64_t index) {
     const auto at = static_cast<size_t>(index);
@@ -110,7 +76,7 @@ std::optional<PartRecord> find_finished_part(const PartPlan& part) {
 /// One part through the generator: writes the samples and then the record, each appearing by
 /// rename.
 PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
-                     const Vocabulary& vocabulary, TextProgress& text,
+                     const Vocabulary& vocabulary, SharedProgress& text,
                      const std::function<bool()>& cancelled) {
   // Reading the text counts as one pass over it, besides one pass per duplication.
   const int64_t num_passes = 1 + plan.generator.duplication;
@@ -150,7 +116,7 @@ PartRecord make_part(const PreparationPlan& plan, const PartPlan& part,
 
 /// All parts, finished ones of an earlier run among them.
 std::vector<PartRecord> make_parts(const PrepareOptions& options, const PreparationPlan& plan,
-                                   const Vocabulary& vocabulary, TextProgress& text,
+                                   const Vocabulary& vocabulary, SharedProgress& text,
                                    int64_t& num_reused) {
   std::vector<PartRecord> records(plan.parts.size());
   std::atomic<int64_t> reused{0};
@@ -162,7 +128,7 @@ std::vector<PartRecord> make_parts(const PrepareOptions& options, const Preparat
                         if (auto found = find_finished_part(part)) {
                           record = *std::move(found);
                           ++reused;
-                          text.leave_out(part.text.bytes);
+                          text.add(0, -part.text.bytes);
                           return;
                         }
                       }
@@ -218,7 +184,8 @@ Manifest make_data(const PrepareOptions& options, const PreparationPlan& plan,
                    int64_t& parts_reused) {
   int64_t text_bytes = 0;
   for (const PartPlan& part : plan.parts) text_bytes += part.text.bytes;
-  TextProgress text(progress, "generate", text_bytes);
+  SharedProgress text(progress_of(progress, "generate", kTextUnit), text_bytes);
+  text.add(0);
   const std::vector<PartRecord> parts = make_parts(options, plan, vocabulary, text, parts_reused);
   write_shards(options, plan, parts, progress_of(progress, "write", "shards"));
 
@@ -273,7 +240,8 @@ std::string some_sample(const PrepareOptions& options, const Manifest& manifest,
 Intake cut_text(const PrepareOptions& options, const std::vector<SourceFile>& sources,
                 PreparationPlan& plan, const WorkProgress& progress) {
   make_work_folder(options.output_dir);
-  TextProgress text(progress, "read", total_bytes(sources));
+  SharedProgress text(progress_of(progress, "read", kTextUnit), total_bytes(sources));
+  text.add(0);
   Intake intake = take_in(sources, plan.intake, [&](int64_t bytes) { text.add(bytes); });
   for (size_t i = 0; i < sources.size(); ++i) {
     if (!sources[i].stream) continue;

@@ -261,11 +261,6 @@ Contents contents_of(ByteStream& stream) {
   return {SourceForm::kText};
 }
 
-[[noreturn]] void refuse(const std::string& path, const Contents& found) {
-  fail(ExitCode::kData, path, ": begins as ", found.name,
-       ", want plain text with a blank line between documents; ", found.remedy);
-}
-
 SourceFile source_of(const std::string& path) {
   const auto stream = std::make_shared<ByteStream>(path);
   SourceFile source{.path = stream->path(),
@@ -276,7 +271,8 @@ SourceFile source_of(const std::string& path) {
     if (stream->is_pipe() && found.form) {
       source.form = *found.form;
     } else if (!found.name.empty()) {
-      refuse(source.path, found);
+      fail(ExitCode::kData, source.path, ": begins as ", found.name,
+           ", want plain text with a blank line between documents; ", found.remedy);
     }
   }
   std::error_code error;
@@ -294,11 +290,13 @@ std::shared_ptr<ByteStream> SourceFile::open() const {
   return stream ? stream : std::make_shared<ByteStream>(path);
 }
 
-void check_plain_text(const std::string& path) {
-  if (!fs::exists(path)) return;
-  ByteStream stream(path);
-  const Contents found = contents_of(stream);
-  if (!found.name.empty()) refuse(path, found);
+int64_t total_bytes(const std::vector<SourceFile>& sources) {
+  int64_t bytes = 0;
+  for (const SourceFile& source : sources) {
+    if (source.stream) return 0;
+    bytes += source.bytes;
+  }
+  return bytes;
 }
 
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,

@@ -36,6 +36,9 @@ struct SourceFile {
   bool is_plain() const { return form == SourceForm::kText && !is_compressed && !stream; }
 };
 
+/// Bytes of all, for progress; 0 if one is a pipe.
+int64_t total_bytes(const std::vector<SourceFile>& sources);
+
 /// Why something in a folder is not read as training text.
 struct LeftOutReason {
   const char* count;  // a name of Manifest::counts
@@ -62,20 +65,14 @@ inline constexpr LeftOutReason kLeftOutReasons[] = {
 /// `output`, if any, is left out.
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
-///           twice, all files empty, text that is not plain (check_plain_text()), errors of
-///           ByteStream; a folder that lacks files of a numbered set (part-00007-of-00500 tells
-///           that there are 500), unless that is accepted: then a warning names them. A gap in
-///           plain numbers is always but a warning.
+///           twice, all files empty, errors of ByteStream; text that begins as JSON, HTML, XML, or a
+///           table of values separated by commas, semicolons or tabs, with what to do, because a
+///           model would learn the markup; a folder that lacks files of a numbered set
+///           (part-00007-of-00500 tells that there are 500), unless that is accepted: then a
+///           warning names them. A gap in plain numbers is always but a warning.
 std::vector<SourceFile> list_source_files(const std::vector<std::string>& inputs,
                                           MissingFiles missing,
                                           std::map<std::string, int64_t>* left_out = nullptr,
                                           const std::string& output = "");
-
-/// Refuses a file that begins as JSON, JSON lines, HTML, XML, or a table of values separated by
-/// commas, semicolons or tabs: a model would learn the markup. A file that may be plain text
-/// passes. So does a missing file, which its reader reports.
-///
-/// Errors    Error(kData) naming the file, the form found, and what to do.
-void check_plain_text(const std::string& path);
 
 }  // namespace bertha

@@ -253,15 +253,10 @@ std::vector<std::string> train_wordpieces(
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
                                           const WorkProgress& progress) {
   const std::vector<SourceFile> sources = list_source_files(options.inputs, options.missing);
-  int64_t done_bytes = 0;
-  int64_t total_bytes = 0;
-  for (const SourceFile& source : sources) total_bytes += source.bytes;
-  const auto read = [&](int64_t bytes) {
-    done_bytes += bytes;
-    if (progress) progress("read", "B of text", done_bytes, total_bytes);
-  };
+  SharedProgress text(progress_of(progress, "read", "B of text"), total_bytes(sources));
   const std::vector<WordCount> words =
-      count_words(sources, options.tokenizer, options.field, options.workers, read);
+      count_words(sources, options.tokenizer, options.field, options.workers,
+                  [&](int64_t bytes) { text.add(bytes); });
   if (words.empty()) {
     fail(ExitCode::kData, sources.front().path, ": no words in the input text (", sources.size(),
          " files), want sentences, one per line");

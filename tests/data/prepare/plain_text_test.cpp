@@ -16,10 +16,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+/// Of the text beside another one, so that it may be empty.
 std::string refusal(const std::string& text) {
   const TempFolder folder;
   write_bytes(folder.path("text"), text);
-  return error_of([&] { check_plain_text(folder.path("text")); });
+  write_bytes(folder.path("other.txt"), "word");
+  return error_of([&] {
+    list_source_files({folder.path("text"), folder.path("other.txt")}, MissingFiles::kRefuse);
+  });
 }
 
 std::string repeated(const std::string& text, int times) {
@@ -28,7 +32,7 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-TEST(CheckPlainText, RefusesJson) {
+TEST(PlainText, RefusesJson) {
   const std::string object = R"({"id": 1, "text": "The river \"Exe\" is long.", "url": null})";
   EXPECT_THAT(refusal(object + "\n" + object + "\n"),
               AllOf(HasSubstr("text: begins as JSON, want plain text"), HasSubstr("jq -r .text")));
@@ -43,7 +47,7 @@ TEST(CheckPlainText, RefusesJson) {
   }
 }
 
-TEST(CheckPlainText, RefusesHtml) {
+TEST(PlainText, RefusesHtml) {
   for (const std::string& text :
        {std::string("<!DOCTYPE html>\n<html><body>The river</body></html>"),
         std::string("\n<HTML lang=\"en\">\n<p>The river\n"),
@@ -54,7 +58,7 @@ TEST(CheckPlainText, RefusesHtml) {
   }
 }
 
-TEST(CheckPlainText, RefusesTables) {
+TEST(PlainText, RefusesTables) {
   const std::string quoted =
       "\"3\",\"Wall St. Bears, again\",\"They said \"\"no\"\",\nand went.\"\n";
   for (const std::string& text :
@@ -69,7 +73,7 @@ TEST(CheckPlainText, RefusesTables) {
   EXPECT_THAT(refusal(repeated(quoted, 3)), HasSubstr("a table of 3 columns, want plain text"));
 }
 
-TEST(CheckPlainText, LetsProsePass) {
+TEST(PlainText, LetsProsePass) {
   for (const std::string& text :
        {std::string(), std::string("\n\n"), std::string("word"),
         // Commas: as many in every line.
@@ -96,10 +100,8 @@ TEST(CheckPlainText, LetsProsePass) {
     EXPECT_EQ(refusal(text), "no error") << text.substr(0, 80);
   }
   for (const char* name : {"many_documents.txt", "single_document.txt", "../chinese.txt"}) {
-    EXPECT_NO_THROW(check_plain_text(golden_path(name))) << name;
+    EXPECT_NO_THROW(list_source_files({golden_path(name)}, MissingFiles::kRefuse)) << name;
   }
-  const TempFolder folder;
-  EXPECT_NO_THROW(check_plain_text(folder.path("missing")));
 }
 
 }  // namespace
