@@ -65,8 +65,8 @@ inline constexpr LeftOutReason kLeftOutReasons[] = {
 /// `output`, if any, is left out.
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
-///           twice, all files empty, errors of ByteStream; text that begins as JSON, HTML, XML, or a
-///           table of values separated by commas, semicolons or tabs, with what to do, because a
+///           twice, all files empty, errors of ByteStream; text that begins as JSON, HTML, XML, or
+///           a table of values separated by commas, semicolons or tabs, with what to do, because a
 ///           model would learn the markup; a folder that lacks files of a numbered set
 ///           (part-00007-of-00500 tells that there are 500), unless that is accepted: then a
 ///           warning names them. A gap in plain numbers is always but a warning.
