@@ -23,7 +23,7 @@ class SharedProgress {
  public:
   SharedProgress(ItemProgress progress, int64_t total)
       : progress_(std::move(progress)), total_(total) {}
-  /// `more`: of the total, which a part that turns out to be done already lowers.
+  /// `more` is added to the total: negative for work that turns out to be done already.
   void add(int64_t done, int64_t more = 0);
 
  private:
