@@ -1,92 +1,75 @@
 #pragma once
 
-#include "kernels/rows/python/from_torch.h"
+#include <torch/csrc/stable/tensor.h>
 
-#include <span>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "kernels/rows/c/bertha_kernels.h"
+#include "kernels/rows/python/devices.h"
 
 namespace bertha::python {
 
-/// One call of an operation: x, and what its other tensors have in common with x. Where a function
-/// of Python raises an exception, it stays, and run() reports it.
+using torch::stable::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+/// What the kernels of an operation accept.
+enum class Kernels : uint8_t {
+  kSoftmax,  // rows of any dtype
+  kRows,     // rows; on the CPU no 16 bits
+  kChannels  // row-major or channels-last; on the CPU no 16 bits
+};
+
+/// One call of an operation: turns tensors of PyTorch into arguments of the C interface. It copies
+/// tensors that are not dense, and converts 16 bits to float32 if the kernels do not accept them.
+/// The C interface checks dtypes and extents, this class the rest; both throw std::runtime_error.
 class Call {
  public:
-  explicit Call(PyObject* tensor) : x(see(tensor)), tensor_(tensor) { form_.dtype = x.dtype; }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  /// The thread's GPU is again the one before.
-  ~Call();
+  /// `extent` is the number of columns or channels. One channel has all elements.
+  Call(const char* operation, const Tensor& x, Kernels kernels, int64_t extent);
 
-  const SeenTensor x;
+  /// Arguments, without data for a missing tensor; valid as long as the call.
+  BerthaTensor x() const { return form(x_); }  // [R, columns], or [N, channels, S] of prelu.h
+  BerthaTensor like_x(const OptionalTensor& tensor);  // the same form
+  BerthaTensor vector(const OptionalTensor& tensor);
+  /// The two halves of new_statistics().
+  void set_statistics(const Tensor& both, BerthaTensor& mean, BerthaTensor& rstd);
 
-  /// Whether the kernels take x as it is: all but those of softmax take no 16 bits on the CPU.
-  bool is_served(bool by_softmax) const;
-  /// Sets `to` where a parameter is a dense vector of x's dtype and device, of `count` elements or,
-  /// if it may be, of one. Without a parameter, `to` stays.
-  bool fit(PyObject* parameter, int64_t count, BerthaTensor& to, bool may_be_one = false) const;
+  /// New tensors; those like x have the dtype that is computed in.
+  Tensor new_like_x() const;
+  Tensor new_vector(int64_t elements, int32_t code) const;
+  /// Overwritten by the kernel; zeros if x is empty, because no kernel runs then.
+  Tensor new_sums(int64_t elements, int32_t code) const;
+  /// Means and 1 / standard deviations of all rows or channels.
+  Tensor new_statistics(int64_t count) const;
+  /// In the dtype that the operation was called with.
+  Tensor result(const Tensor& computed) const;
 
-  /// x is taken as [R, columns].
-  void take_rows(int64_t columns);
-  /// x is taken as (N, channels, S) of kernels/rows/ops/prelu.h; one channel has all elements.
-  void take_channels(int64_t channels);
+  /// PyTorch's code of the dtype that is computed in.
+  int32_t code() const { return code_; }
 
-  /// A new tensor on x's device, like x or dense; null and an exception where there is none.
-  Object new_like_x();
-  Object new_vector(int64_t count, int32_t dtype);
-  /// For what an operation writes as a whole: zeros where x is empty, because none runs.
-  Object new_sums(int64_t count);
-  /// Of the rows: [2, R], because each tensor costs a call most of a microsecond.
-  Object new_statistics();
-
-  /// Arguments of the operation, without data where the tensor is None.
-  BerthaTensor x_itself() const;
-  BerthaTensor like_x(PyObject* tensor) const;
-  BerthaTensor vector(PyObject* tensor, int64_t count, int32_t dtype) const;
-  BerthaTensor parameter(PyObject* tensor, int64_t count) const {
-    return vector(tensor, count, form_.dtype);
-  }
-  BerthaTensor of_channels(PyObject* tensor) const {
-    return vector(tensor, form_.extents[1], BERTHA_F32);
-  }
-  BerthaTensor bits(PyObject* tensor) const {
-    return vector(tensor, (x.elements + 7) / 8, BERTHA_U8);
-  }
-  void set_statistics(PyObject* tensor, BerthaTensor& mean, BerthaTensor& rstd) const;
-
-  /// Whether the operation ran; otherwise an exception is set. Without elements none has to.
+  /// Calls a C function on x's device, there on PyTorch's current stream, unless x is empty.
   template <class Args>
-  bool run(int32_t (*operation)(BerthaKernels*, void*, const Args*), const Args& args) {
-    if (PyErr_Occurred() != nullptr || x.elements == 0) return PyErr_Occurred() == nullptr;
-    const Place place = find_place();
-    if (place.kernels == nullptr) return false;
-    int32_t status = BERTHA_OK;
-    Py_BEGIN_ALLOW_THREADS;
-    status = operation(place.kernels, place.stream, &args);
-    Py_END_ALLOW_THREADS;
-    return report(place.kernels, status);
+  void run(int32_t (*function)(BerthaKernels*, void*, const Args*), const Args& args) const {
+    if (x_.numel() == 0) return;
+    const Place place(x_);
+    check_status(function(place.kernels(), place.stream(), &args));
   }
 
  private:
-  /// Where an operation runs.
-  struct Place {
-    BerthaKernels* kernels = nullptr;  // null: an exception is set
-    void* stream = nullptr;
-  };
+  BerthaTensor form(const Tensor& dense) const;
+  Tensor dense(const Tensor& tensor, bool is_channels_last);
 
-  /// Makes x's GPU the thread's one.
-  void enter();
-  Place find_place();
-  static bool report(const BerthaKernels* kernels, int32_t status);
-  Object make(std::span<const int64_t> extents, int32_t dtype);
-
-  PyObject* tensor_;
-  BerthaTensor form_{};                          // x as the operation takes it, without data
-  int64_t gpu_before_ = SeenTensor::kElsewhere;  // of the thread, once entered
+  const char* operation_;
+  const Tensor& given_;
+  Kernels kernels_;
+  int64_t extent_;
+  int32_t code_;
+  bool widens_;
+  bool is_channels_last_;
+  std::vector<Tensor> copies_;
+  Tensor x_;
 };
-
-/// The function of Python: devices are opened again at their next use, because the threads of a CPU
-/// device do not live on in a child. Their handles are left as they are.
-PyObject* forget_devices(PyObject*, PyObject*);
 
 }  // namespace bertha::python

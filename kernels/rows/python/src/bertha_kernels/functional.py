@@ -1,22 +1,36 @@
-"""Functions with the arguments of torch.nn.functional."""
+"""Functions with the arguments of torch.nn.functional. Without a `dim`, softmax works on the last axis."""
 import math
 
 import torch
 
-from . import c_interface as c
 from . import torch_ops
 
-_is_compiling = torch.compiler.is_dynamo_compiling  # True where torch.compile reads a function
+_CHANNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_DTYPES = (*_CHANNEL_DTYPES, torch.float64)
 
 
-def _softmax(x, dim, dtype, is_log):
+def _refuse_input(name, x, wanted):
+    if isinstance(x, torch.fx.Proxy):
+        return  # a graph is traced
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: x is of {type(x)}, want a torch.Tensor")
+    dtypes = [str(dtype).removeprefix("torch.") for dtype in wanted]
+    raise TypeError(f"{name}: x is {x.dtype}, want {', '.join(dtypes[:-1])} or {dtypes[-1]}")
+
+
+def _softmax(name, x, dim, dtype, is_log):
     if dtype is not None:
         x = x.to(dtype)
-    if x.dim() == 0:
-        if dim not in (-1, 0):
-            raise IndexError(f"softmax: dim is {dim}, want -1 or 0 for x without axes")
-        return torch_ops.softmax(x.reshape(1), is_log).reshape(())
-    if dim in (-1, x.dim() - 1):
+    if getattr(x, "dtype", None) not in _DTYPES:
+        _refuse_input(name, x, _DTYPES)
+    if dim == -1 and dim is not True:
+        return torch_ops.softmax(x, is_log)
+    if type(dim) is not int:
+        raise TypeError(f"{name}: dim is {dim!r}, want an int")
+    rank = max(x.dim(), 1)
+    if not -rank <= dim < rank:
+        raise IndexError(f"{name}: dim is {dim}, want {-rank} to {rank - 1} for x with {x.dim()} axes")
+    if dim in (-1, rank - 1):
         return torch_ops.softmax(x, is_log)
     y = torch_ops.softmax(x.movedim(dim, -1), is_log).movedim(-1, dim)
     return y.contiguous() if x.is_contiguous() else y  # PyTorch's can be viewed in another shape
@@ -25,64 +39,56 @@ def _softmax(x, dim, dtype, is_log):
 def softmax(input, dim=-1, dtype=None):
     """As torch.softmax of an input [..] over axis `dim`, of float64, float32, float16 or bfloat16; but
     a row of minus infinities gives zeros, not NaN."""
-    y = None
-    if not _is_compiling():
-        y = c.direct_softmax(input, dim, dtype, False, torch_ops.record_softmax)
-    return _softmax(input, dim, dtype, False) if y is None else y
+    return _softmax("softmax", input, dim, dtype, False)
 
 
 def log_softmax(input, dim=-1, dtype=None):
     """As torch.log_softmax, with the inputs of softmax; but a row of minus infinities gives minus
-    infinities, not NaN, and where the result is minus infinity backward takes dy as zero and gives a
+    infinities, not NaN, and where the result is minus infinity backward ignores dy and gives a
     gradient of zero."""
-    y = None
-    if not _is_compiling():
-        y = c.direct_softmax(input, dim, dtype, True, torch_ops.record_softmax)
-    return _softmax(input, dim, dtype, True) if y is None else y
+    return _softmax("log_softmax", input, dim, dtype, True)
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As torch.nn.functional.layer_norm of an input [.., *normalized_shape], of the dtypes of softmax.
     Parameters of another dtype are rounded to the input's, and so are their gradients. eps has to be
     0 or more."""
-    if not _is_compiling():
-        y = c.direct_layer_norm(input, weight, bias, normalized_shape, eps,
-                                torch_ops.record_layer_norm)
-        if y is not None:
-            return y
+    if getattr(input, "dtype", None) not in _DTYPES:
+        _refuse_input("layer_norm", input, _DTYPES)
     shape = tuple(normalized_shape)
-    if len(shape) == 0 or input.shape[-len(shape):] != shape:
-        raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
-                         f"{tuple(input.shape)}")
-    for name, parameter in (("weight", weight), ("bias", bias)):
-        if parameter is not None and parameter.shape != shape:
-            raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
+    if len(shape) != 1 or input.dim() == 0 or input.shape[-1] != shape[0]:
+        if len(shape) == 0 or input.shape[-len(shape):] != shape:
+            raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
+                             f"{tuple(input.shape)}")
+    weight = _layer_norm_parameter("weight", weight, input, shape)
+    bias = _layer_norm_parameter("bias", bias, input, shape)
+    if not eps >= 0:
+        raise ValueError(f"layer_norm: eps is {eps}, want 0 or more")
     columns = shape[0] if len(shape) == 1 else math.prod(shape)
-    return torch_ops.layer_norm(input, _vector(weight, input), _vector(bias, input), columns, eps)[0]
+    return torch_ops.layer_norm(input, weight, bias, columns, eps)[0]
 
 
-def _vector(parameter, x):
-    """All elements of a parameter in x's dtype. Conversions that change nothing cost time, too."""
+def _layer_norm_parameter(name, parameter, x, shape):
     if parameter is None:
         return None
+    if parameter.shape != shape:
+        raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
     if parameter.dtype != x.dtype:
         parameter = parameter.to(x.dtype)
-    return parameter if parameter.dim() == 1 else parameter.reshape(parameter.numel())
+    return parameter if len(shape) == 1 else parameter.reshape(-1)
 
 
 def prelu(input, weight):
     """As torch.nn.functional.prelu of an input [N, C, ..] and weight [C] or [1], for float32, float16
     and bfloat16. A weight of another dtype is rounded to the input's, and so is its gradient."""
-    if not _is_compiling():
-        y = c.direct_prelu(input, weight, torch_ops.record_prelu)
-        if y is not None:
-            return y
+    if getattr(input, "dtype", None) not in _CHANNEL_DTYPES:
+        _refuse_input("prelu", input, _CHANNEL_DTYPES)
     channels = input.shape[1] if input.dim() >= 2 else 1
     if weight.dim() > 1 or weight.numel() not in (1, channels):
         wanted = "1 element" if channels == 1 else f"1 or {channels} elements"
         raise ValueError(f"prelu: weight is {tuple(weight.shape)}, want {wanted} for x "
                          f"{tuple(input.shape)}")
-    return torch_ops.prelu(input, _vector(weight, input))
+    return torch_ops.prelu(input, weight if weight.dtype == input.dtype else weight.to(input.dtype))
 
 
 def batch_norm_add_relu(input, running_mean, running_var, weight, bias, training=False, momentum=0.1,
@@ -90,29 +96,29 @@ def batch_norm_add_relu(input, running_mean, running_var, weight, bias, training
     """relu(torch.nn.functional.batch_norm(input, ...) + addend) of an input [N, C, ..] and an addend
     like it, of float32, float16 or bfloat16; parameters and statistics are float32 [C]. In training
     the running statistics are updated in place."""
-    shape = tuple(input.shape)
+    if getattr(input, "dtype", None) not in _CHANNEL_DTYPES:
+        _refuse_input("batch_norm_add_relu", input, _CHANNEL_DTYPES)
+    shape = input.shape
     if len(shape) < 2:
-        raise ValueError(f"batch_norm_add_relu: x is {shape}, want [N, C, ...]")
+        raise ValueError(f"batch_norm_add_relu: x is {tuple(shape)}, want [N, C, ...]")
     parameters = {"running_mean": running_mean, "running_var": running_var, "weight": weight,
                   "bias": bias}
     for name, parameter in parameters.items():
         if parameter is None or parameter.dtype != torch.float32 or parameter.shape != shape[1:2]:
             found = "None" if parameter is None else f"{parameter.dtype} {list(parameter.shape)}"
             raise ValueError(f"batch_norm_add_relu: {name} is {found}, want torch.float32 [{shape[1]}]")
-    if addend is not None and (addend.shape != input.shape or addend.dtype != input.dtype):
+    if addend is not None and (addend.shape != shape or addend.dtype != input.dtype):
         raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
-                         f"want {input.dtype} {shape}")
-    if training and input.numel() == shape[1]:
-        raise ValueError(f"batch_norm_add_relu: x is {shape}, want more than one value of each channel "
-                         "in training")
-    y, _, _, _, new_mean, new_var = torch_ops.batch_norm_add_relu(
-        input, addend, weight, bias, running_mean, running_var, not training,
-        momentum if training else 0.0, eps)
-    if training:
-        with torch.no_grad():
-            running_mean.copy_(new_mean)
-            running_var.copy_(new_var)
-    return y
+                         f"want {input.dtype} {tuple(shape)}")
+    tensors = (input, addend, weight, bias, running_mean, running_var)
+    if not training:
+        return torch_ops.batch_norm_add_relu_inference(*tensors, eps)[0]
+    if input.numel() == shape[1]:
+        raise ValueError(f"batch_norm_add_relu: x is {tuple(shape)}, want more than one value of each "
+                         "channel in training")
+    if not 0 <= momentum <= 1:
+        raise ValueError(f"batch_norm_add_relu: momentum is {momentum}, want a value in [0, 1]")
+    return torch_ops.batch_norm_add_relu(*tensors, momentum, eps)[0]
 
 
 NAMES = ("softmax", "log_softmax", "layer_norm", "prelu", "batch_norm_add_relu")
