@@ -7,7 +7,8 @@ namespace bertha {
 /// y = (x - mean) * rstd * gamma + beta, row by row; of x + residual where a residual is given.
 ///
 /// Letters   R = rows, C = columns.
-/// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise.
+/// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise;
+///           parameters (par) io, or f32 next to f16 and bf16, as mixed precision has them.
 ///           The CPU takes no f16 and bf16.
 /// Writes    overwrites y, mean, rstd, and with a residual `sum` (may be x's or residual's memory).
 /// Exact     deterministic; statistics in two passes, of f16 and bf16 on a GPU in one around a
@@ -17,8 +18,8 @@ namespace bertha {
 struct LayerNormFwd {
   static constexpr const char* kName = "layer_norm_fwd";
   View x;                  // io  [R, C]
-  View gamma;              // io  [C]     without data: 1
-  View beta;               // io  [C]     without data: 0
+  View gamma;              // par [C]     without data: 1
+  View beta;               // par [C]     without data: 0
   View y;                  // io  [R, C]  out
   View mean;               // stat [R]    out; without data, as rstd: not wanted
   View rstd;               // stat [R]    out
@@ -34,12 +35,16 @@ struct LayerNormBwd {
   View x;       // io  [R, C]
   View mean;    // stat [R]
   View rstd;    // stat [R]
-  View gamma;   // io  [C]     without data: 1
+  View gamma;   // par [C]     without data: 1
   View dx;      // io  [R, C]  out; a residual's gradient is the same
-  View dgamma;  // io  [C]     out; without data: not wanted
-  View dbeta;   // io  [C]     out; without data: not wanted
+  View dgamma;  // par [C]     out; without data: not wanted
+  View dbeta;   // par [C]     out; without data: not wanted
   Accumulate accumulate = Accumulate::kNo;
 };
+
+/// The dtype of the parameters: f32 if one of them that has data is f32, otherwise io.
+DType parameter_dtype(const LayerNormFwd& args);
+DType parameter_dtype(const LayerNormBwd& args);
 
 void validate(const LayerNormFwd& args);
 void validate(const LayerNormBwd& args);

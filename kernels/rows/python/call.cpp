@@ -63,11 +63,9 @@ Call::Call(const char* operation, const Tensor& x, Kernels kernels, int64_t exte
       given_(x),
       kernels_(kernels),
       extent_(extent),
-      code_(code_of(x)),
-      widens_(kernels != Kernels::kSoftmax && is_16_bits(code_) && x.is_cpu()),
+      widens_(kernels != Kernels::kSoftmax && is_16_bits(code_of(x)) && x.is_cpu()),
       is_channels_last_(kernels == Kernels::kChannels && is_channels_last(x)),
       x_(dense(x, is_channels_last_)) {
-  if (widens_) code_ = aoti_torch_dtype_float32();
   const int64_t elements = x.numel();
   if (kernels_ == Kernels::kChannels || elements == 0) return;
   if (extent < 1 || elements % extent != 0) {
@@ -96,9 +94,9 @@ Tensor Call::new_like_x() const {
   AtenTensorHandle made = nullptr;
   int32_t device_type = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x_.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(x_.dim(), x_.sizes().data(),
-                                                         x_.strides().data(), code_, device_type,
-                                                         x_.get_device_index(), &made));
+  STABLE_TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(x_.dim(), x_.sizes().data(), x_.strides().data(), code_of(x_),
+                               device_type, x_.get_device_index(), &made));
   return Tensor(made);
 }
 
@@ -118,12 +116,18 @@ Tensor Call::new_sums(int64_t elements, int32_t code) const {
 }
 
 Tensor Call::new_statistics(int64_t count) const {
-  const bool is_double = code_ == aoti_torch_dtype_float64();
-  return new_sums(2 * count, is_double ? code_ : aoti_torch_dtype_float32());
+  const int32_t f64 = aoti_torch_dtype_float64();
+  return new_sums(2 * count, code_of(x_) == f64 ? f64 : aoti_torch_dtype_float32());
 }
 
-Tensor Call::result(const Tensor& computed) const {
-  return widens_ ? torch::stable::to(computed, given_.scalar_type()) : computed;
+int32_t Call::computed_code(const Tensor& tensor) const {
+  const int32_t code = code_of(tensor);
+  return widens_ && is_16_bits(code) ? aoti_torch_dtype_float32() : code;
+}
+
+Tensor in_dtype_of(const Tensor& wanted, const Tensor& computed) {
+  if (code_of(wanted) == code_of(computed)) return computed;
+  return torch::stable::to(computed, wanted.scalar_type());
 }
 
 BerthaTensor Call::form(const Tensor& dense) const {
@@ -149,7 +153,7 @@ Tensor Call::dense(const Tensor& tensor, bool is_channels_last_wanted) {
     throw std::runtime_error(std::string(operation_) + ": found a tensor on " + device_of(tensor) +
                              ", want all on " + device_of(given_));
   }
-  const bool is_narrow = widens_ && is_16_bits(code_of(tensor));
+  const bool is_narrow = computed_code(tensor) != code_of(tensor);
   const bool is_dense = is_channels_last_wanted ? is_channels_last(tensor) : tensor.is_contiguous();
   if (is_dense && !is_narrow) return tensor;
   copies_.push_back(torch::stable::contiguous(

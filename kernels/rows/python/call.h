@@ -43,11 +43,8 @@ class Call {
   Tensor new_sums(int64_t elements, int32_t code) const;
   /// Means and 1 / standard deviations of all rows or channels.
   Tensor new_statistics(int64_t count) const;
-  /// In the dtype that the operation was called with.
-  Tensor result(const Tensor& computed) const;
-
-  /// PyTorch's code of the dtype that is computed in.
-  int32_t code() const { return code_; }
+  /// PyTorch's code of the dtype that the kernels have instead of a tensor's.
+  int32_t computed_code(const Tensor& tensor) const;
 
   /// Calls a C function on x's device, there on PyTorch's current stream, unless x is empty.
   template <class Args>
@@ -65,11 +62,13 @@ class Call {
   const Tensor& given_;
   Kernels kernels_;
   int64_t extent_;
-  int32_t code_;
   bool widens_;
   bool is_channels_last_;
   std::vector<Tensor> copies_;
   Tensor x_;
 };
+
+/// `computed`, or a copy in the dtype of `wanted`.
+Tensor in_dtype_of(const Tensor& wanted, const Tensor& computed);
 
 }  // namespace bertha::python

@@ -60,7 +60,7 @@ std::tuple<Tensor, OptionalTensor> run_layer_norm(const Tensor& x, const Optiona
     call.set_statistics(*statistics, args.mean, args.rstd);
   }
   call.run(bertha_layer_norm_fwd, args);
-  return {call.result(y), statistics};
+  return {in_dtype_of(x, y), statistics};
 }
 
 std::tuple<Tensor, Tensor> layer_norm(const Tensor& x, const OptionalTensor& gamma,
@@ -80,8 +80,9 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& dy, const T
                                                        bool wants_parameters) {
   Call call("layer_norm_backward", x, Kernels::kRows, columns);
   const Tensor dx = call.new_like_x();
-  const Tensor dgamma = call.new_sums(wants_parameters ? columns : 0, call.code());
-  const Tensor dbeta = call.new_sums(wants_parameters ? columns : 0, call.code());
+  const Tensor& like = gamma.has_value() ? *gamma : statistics;
+  const Tensor dgamma = call.new_sums(wants_parameters ? columns : 0, call.computed_code(like));
+  const Tensor dbeta = call.new_sums(wants_parameters ? columns : 0, call.computed_code(like));
   BerthaLayerNormBwd args{};
   args.dy = call.like_x(dy);
   args.x = call.x();
@@ -93,7 +94,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& dy, const T
     args.dbeta = call.vector(dbeta);
   }
   call.run(bertha_layer_norm_bwd, args);
-  return {call.result(dx), call.result(dgamma), call.result(dbeta)};
+  return {in_dtype_of(x, dx), in_dtype_of(like, dgamma), in_dtype_of(like, dbeta)};
 }
 
 // --- channels: PReLU, BatchNorm + Add + ReLU --------------------------------------------------------
@@ -112,13 +113,13 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
   args.slope = call.vector(slope);
   args.y = call.like_x(y);
   call.run(bertha_prelu_fwd, args);
-  return call.result(y);
+  return in_dtype_of(x, y);
 }
 
 std::tuple<Tensor, Tensor> prelu_backward(const Tensor& dy, const Tensor& x, const Tensor& slope) {
   Call call("prelu_backward", x, Kernels::kChannels, slopes_of(slope, x));
   const Tensor dx = call.new_like_x();
-  Tensor dslope = call.new_sums(slope.numel(), call.code());
+  Tensor dslope = call.new_sums(slope.numel(), call.computed_code(slope));
   BerthaPreluBwd args{};
   args.dy = call.like_x(dy);
   args.x = call.x();
@@ -127,7 +128,7 @@ std::tuple<Tensor, Tensor> prelu_backward(const Tensor& dy, const Tensor& x, con
   args.dslope = call.vector(dslope);
   call.run(bertha_prelu_bwd, args);
   if (slope.dim() == 0) dslope = torch::stable::reshape(dslope, slope.sizes());
-  return {call.result(dx), call.result(dslope)};
+  return {in_dtype_of(x, dx), in_dtype_of(slope, dslope)};
 }
 
 using BatchNormResults = std::tuple<Tensor, Tensor, Tensor>;  // y, mask, statistics
@@ -150,7 +151,7 @@ BatchNormResults run_batch_norm(const Tensor& x, const OptionalTensor& addend, c
   args.mask = call.vector(mask);
   call.set_statistics(statistics, args.mean, args.rstd);
   call.run(bertha_batch_norm_relu_fwd, args);
-  return {call.result(y), mask, statistics};
+  return {in_dtype_of(x, y), mask, statistics};
 }
 
 /// Updates the running statistics in place.
@@ -183,7 +184,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_add_relu_backward(
     const Tensor& gamma, bool wants_addend, bool uses_running) {
   Call call("batch_norm_add_relu_backward", x, Kernels::kChannels, second_extent(x));
   const Tensor dx = call.new_like_x();
-  const Tensor daddend = wants_addend ? call.new_like_x() : call.new_vector(0, call.code());
+  const Tensor daddend =
+      wants_addend ? call.new_like_x() : call.new_vector(0, call.computed_code(x));
   const Tensor dgamma = call.new_sums(second_extent(x), aoti_torch_dtype_float32());
   const Tensor dbeta = call.new_sums(second_extent(x), aoti_torch_dtype_float32());
   BerthaBatchNormReluBwd args{};
@@ -198,7 +200,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_add_relu_backward(
   args.dbeta = call.vector(dbeta);
   args.uses_running = uses_running;
   call.run(bertha_batch_norm_relu_bwd, args);
-  return {call.result(dx), call.result(daddend), dgamma, dbeta};
+  return {in_dtype_of(x, dx), in_dtype_of(x, daddend), dgamma, dbeta};
 }
 
 void implement(torch::stable::detail::StableLibrary& library) {

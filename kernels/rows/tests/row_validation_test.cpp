@@ -29,6 +29,29 @@ TEST(Validation, LayerNormOptionalFields) {
   expect_refused<LayerNormFwd>(forward, [](auto&) {}, {"sum", "two buffers"});
 }
 
+TEST(Validation, LayerNormParametersAreF32NextTo16Bits) {
+  const View rows(some_memory, DType::kBF16, {kTokens, 3});
+  const View bf16(some_memory, DType::kBF16, {3});
+  const LayerNormFwd forward{
+      .x = rows, .gamma = f32({3}), .beta = f32({3}), .y = rows, .mean = View(), .rstd = View()};
+  expect_accepted(forward);
+  expect_refused(forward, &LayerNormFwd::beta, bf16, {"beta is bf16", "want f32 [3]"});
+  expect_refused(forward, &LayerNormFwd::gamma, View(some_memory, DType::kF16, {3}),
+                 {"gamma is f16", "want f32 [3]"});
+  LayerNormBwd backward{.dy = rows,
+                        .x = rows,
+                        .mean = f32({kTokens}),
+                        .rstd = f32({kTokens}),
+                        .gamma = f32({3}),
+                        .dx = rows,
+                        .dgamma = f32({3}),
+                        .dbeta = f32({3})};
+  expect_accepted(backward);
+  expect_refused(backward, &LayerNormBwd::dgamma, bf16, {"dgamma is bf16", "want f32 [3]"});
+  backward.gamma = View();
+  expect_accepted(backward);
+}
+
 TEST(Validation, Softmax) {
   char other[8];
   const SoftmaxFwd forward{.x = f32({2, 4, 3, 33}),

@@ -9,21 +9,34 @@
 
 namespace bertha {
 
+namespace {
+
+template <class T, class Parameter>
+void run_backward(CudaContext& context, const LayerNormBwd& args) {
+  const NormBackward<T, Parameter> norm{.dy = {elements<T>(args.dy)},
+                                        .x = {elements<T>(args.x)},
+                                        .gamma = optional_elements<Parameter>(args.gamma),
+                                        .mean = elements<Compute<T>>(args.mean),
+                                        .rstd = elements<Compute<T>>(args.rstd),
+                                        .dx = {elements<T>(args.dx)},
+                                        .partial = nullptr};
+  const NormParameterGradients<Parameter> gradients{
+      .dgamma = optional_elements<Parameter>(args.dgamma),
+      .dbeta = optional_elements<Parameter>(args.dbeta),
+      .accumulate = args.accumulate};
+  layer_norm_gradient_rows(context, norm, gradients, args.dy.extent(0), args.dy.extent(1));
+}
+
+}  // namespace
+
 template <>
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
   dispatch_floating(args.dy.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const NormBackward<T> norm{.dy = {elements<T>(args.dy)},
-                               .x = {elements<T>(args.x)},
-                               .gamma = optional_elements<T>(args.gamma),
-                               .mean = elements<Compute<T>>(args.mean),
-                               .rstd = elements<Compute<T>>(args.rstd),
-                               .dx = {elements<T>(args.dx)},
-                               .partial = nullptr};
-    const NormParameterGradients<T> gradients{.dgamma = optional_elements<T>(args.dgamma),
-                                              .dbeta = optional_elements<T>(args.dbeta),
-                                              .accumulate = args.accumulate};
-    layer_norm_gradient_rows(context, norm, gradients, args.dy.extent(0), args.dy.extent(1));
+    if constexpr (sizeof(T) == 2) {
+      if (parameter_dtype(args) != args.dy.dtype) return run_backward<T, float>(context, args);
+    }
+    run_backward<T, T>(context, args);
   });
 }
 

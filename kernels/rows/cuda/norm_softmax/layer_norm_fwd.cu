@@ -9,21 +9,33 @@
 
 namespace bertha {
 
+namespace {
+
+template <class T, class Parameter>
+void run_forward(CudaContext& context, const LayerNormFwd& args) {
+  const PlainNormForward<T, Parameter> norm{
+      .x = {elements<T>(args.x)},
+      .residual = optional_elements<T>(args.residual),
+      .gamma = optional_elements<Parameter>(args.gamma),
+      .beta = optional_elements<Parameter>(args.beta),
+      .sum = args.residual.has_data() ? elements<T>(args.sum) : nullptr,
+      .y = {elements<T>(args.y)},
+      .mean = optional_elements<Compute<T>>(args.mean),
+      .rstd = optional_elements<Compute<T>>(args.rstd),
+      .epsilon = static_cast<Compute<T>>(args.epsilon)};
+  layer_norm_rows(context, norm, args.x.extent(0), args.x.extent(1));
+}
+
+}  // namespace
+
 template <>
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
   dispatch_floating(args.x.dtype, [&](auto tag) {
     using T = typename decltype(tag)::Type;
-    const PlainNormForward<T> norm{
-        .x = {elements<T>(args.x)},
-        .residual = optional_elements<T>(args.residual),
-        .gamma = optional_elements<T>(args.gamma),
-        .beta = optional_elements<T>(args.beta),
-        .sum = args.residual.has_data() ? elements<T>(args.sum) : nullptr,
-        .y = {elements<T>(args.y)},
-        .mean = optional_elements<Compute<T>>(args.mean),
-        .rstd = optional_elements<Compute<T>>(args.rstd),
-        .epsilon = static_cast<Compute<T>>(args.epsilon)};
-    layer_norm_rows(context, norm, args.x.extent(0), args.x.extent(1));
+    if constexpr (sizeof(T) == 2) {
+      if (parameter_dtype(args) != args.x.dtype) return run_forward<T, float>(context, args);
+    }
+    run_forward<T, T>(context, args);
   });
 }
 

@@ -20,8 +20,8 @@ struct NormForward {
   Number epsilon;
 };
 
-template <class T>
-using PlainNormForward = NormForward<MatrixLoad<T>, MatrixStore<T>, T>;
+template <class T, class Parameter = T>
+using PlainNormForward = NormForward<MatrixLoad<T>, MatrixStore<T>, Parameter>;
 
 /// Operands of LayerNorm backward.
 template <class LoadDy, class LoadX, class Store, class Parameter>
@@ -38,8 +38,8 @@ struct NormGradient {
   Number* partial;         // [blocks or clusters, 2, columns]: sums for dgamma, dbeta
 };
 
-template <class T>
-using NormBackward = NormGradient<MatrixLoad<T>, MatrixLoad<T>, MatrixStore<T>, T>;
+template <class T, class Parameter = T>
+using NormBackward = NormGradient<MatrixLoad<T>, MatrixLoad<T>, MatrixStore<T>, Parameter>;
 
 /// 1 / standard deviation; a variance below 0 is rounding, and NaN stays NaN.
 template <class Number>

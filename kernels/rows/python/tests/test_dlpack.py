@@ -27,12 +27,24 @@ def test_numpy_arrays():
         dlpack.softmax(numpy.ma.masked_array(x, x > 0))
 
 
+def test_what_is_not_an_array_is_refused():
+    class JitTracer:  # as jax.jit gives them
+        pass
+    with pytest.raises(TypeError, match="outside jax.jit"):
+        dlpack.softmax(JitTracer())
+    for other in ([1.0, 2.0], 3.0, "x"):
+        with pytest.raises(TypeError, match="is not an array"):
+            dlpack.softmax(other)
+
+
 def test_jax_arrays():
     jax = pytest.importorskip("jax")
     x = jax.numpy.linspace(-2.0, 2.0, 24).reshape(4, 6)
     y = dlpack.softmax(x)
     assert isinstance(y, jax.Array)
     numpy.testing.assert_allclose(y, jax.nn.softmax(x), rtol=1e-5)
+    with pytest.raises(TypeError, match="outside jax.jit"):
+        jax.jit(dlpack.softmax)(x)
 
 
 def test_cupy_arrays():

@@ -1,11 +1,15 @@
 """The operations as citizens of PyTorch: opcheck, gradcheck, its own samples, compile, modules."""
+import importlib.metadata
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import bertha_kernels as bk
+from tolerances import assert_close
 
 OPS = torch.ops.bertha_kernels
 
@@ -244,11 +248,19 @@ def test_modules_replace_those_of_torch(device):
 
 
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice")
-def test_softmax_without_a_dim_takes_that_of_torch(device):
-    for rank in range(5):
+def test_without_a_dim_the_last_axis_is_taken(device):
+    """By functions and modules. A module refuses ranks for which torch.nn takes another axis."""
+    for rank in range(1, 5):
         x = torch.randn([2, 3, 4, 5][:rank], device=device)
+        for name in ("softmax", "log_softmax"):
+            assert torch.equal(getattr(bk, name)(x), getattr(bk, name)(x, rank - 1))
         for name in ("Softmax", "LogSoftmax"):
-            torch.testing.assert_close(getattr(bk, name)()(x), getattr(torch.nn, name)()(x))
+            ours, theirs = getattr(bk, name)(), getattr(torch.nn, name)()
+            if rank < 3:
+                torch.testing.assert_close(ours(x), theirs(x))
+                continue
+            with pytest.raises(ValueError, match=f"{name}: dim is None .*over axis {rank % 3}.*give a dim"):
+                ours(x)
 
 
 def test_batch_norm_stays_float32_in_a_converted_model(device):
@@ -393,9 +405,84 @@ def test_gradients_of_integers_are_refused(device):
             call()
 
 
-def test_autocast_and_mixed_parameters(device):
-    x = torch.randn(3, 16, device=device, dtype=torch.bfloat16)
+def test_float32_parameters_next_to_16_bits(device):
+    """As PyTorch has them: a step that 16 bits would round away changes y, and gradients are float32."""
+    for dtype in (torch.float16, torch.bfloat16):
+        for columns in (24, 1024, 4104):
+            x = torch.randn(5, columns, device=device, dtype=dtype)
+            gamma = torch.full((columns,), 1 + 2.0 ** -12, device=device, requires_grad=True)
+            beta = torch.full((columns,), 2.0 ** -12, device=device, requires_grad=True)
+            dy = torch.randn_like(x)
+            y = bk.layer_norm(x, (columns,), gamma, beta)
+            assert y.dtype == dtype
+            found = torch.autograd.grad(y, (gamma, beta), dy)
+            double = [t.detach().double().requires_grad_() for t in (gamma, beta)]
+            wanted_y = torch.nn.functional.layer_norm(x.double(), (columns,), *double)
+            wanted = torch.autograd.grad(wanted_y, double, dy.double())
+            for mine, other in zip(found, wanted):
+                assert mine.dtype == torch.float32
+                # Sums of five terms below 20, each with a chain of roundings of float32.
+                assert_close(mine, other, 16, 5 * 20.0)
+            alone = torch.autograd.grad(bk.layer_norm(x, (columns,), None, beta), beta, dy)[0]
+            torch.testing.assert_close(alone, found[1], rtol=0, atol=0)
+            mixed = torch.autograd.grad(bk.layer_norm(x, (columns,), gamma.to(dtype), beta), beta, dy)[0]
+            assert mixed.dtype == torch.float32
+    # Training does not stop where a step is too small for bfloat16.
+    norm = bk.LayerNorm(24).to(device)
+    for _ in range(8):
+        norm.weight.data += 2.0 ** -10
+    x = torch.randn(64, 24, device=device, dtype=torch.bfloat16)
+    ratio = norm(x).float().abs().sum() / bk.LayerNorm(24).to(device)(x).float().abs().sum()
+    torch.testing.assert_close(ratio.item(), 1 + 2.0 ** -7, rtol=2.0 ** -9, atol=0)
+
+
+def test_autocast(device):
+    x = torch.randn(3, 16, device=device, requires_grad=True)
     norm = bk.LayerNorm(16).to(device)  # float32 parameters
-    assert norm(x).dtype == torch.bfloat16
-    torch.testing.assert_close(norm(x).float(), torch.nn.functional.layer_norm(x.float(), [16]),
+    with torch.autocast(device, dtype=torch.bfloat16):
+        y = norm(torch.nn.functional.linear(x, torch.eye(16, device=device)))
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), torch.nn.functional.layer_norm(x.bfloat16().float(), [16]),
                                rtol=2.0 ** -8, atol=1e-6)
+    y.sum().backward()
+    assert norm.weight.grad.dtype == torch.float32
+
+
+def test_inputs_of_other_kinds_are_refused_in_a_sentence(device):
+    x = torch.randn(2, 3, device=device)
+    for name, arguments in (("softmax", ()), ("log_softmax", ()), ("layer_norm", ((3,),)),
+                            ("prelu", (x[0],)), ("batch_norm_add_relu", (x[0],) * 4)):
+        with pytest.raises(TypeError, match=f"{name}: x is of <class 'list'>, want a torch.Tensor"):
+            getattr(bk, name)([[1.0, 2.0, 3.0]], *arguments)
+    for dim in (True, 1.0, None):
+        with pytest.raises(TypeError, match=f"softmax: dim is {dim}, want an int"):
+            bk.softmax(x, dim)
+    with pytest.raises(IndexError, match="log_softmax: dim is 2, want -2 to 1 for x with 2 axes"):
+        bk.log_softmax(x, 2)
+    with pytest.raises(ValueError, match="layer_norm: eps is nan, want 0 or more"):
+        bk.layer_norm(x, (3,), eps=math.nan)
+
+
+def test_version():
+    assert bk.__version__ == importlib.metadata.version("bertha-kernels")
+
+
+def test_annotations_are_checked_by_mypy(tmp_path):
+    pytest.importorskip("mypy")
+    user = tmp_path / "user.py"
+    user.write_text("""import torch
+import bertha_kernels as bk
+x = torch.ones(2, 3)
+right: list[torch.Tensor] = [bk.softmax(x, dim=-1), bk.layer_norm(x, (3,), x[0]), bk.prelu(x, x[0]),
+                             bk.log_softmax(x, dtype=torch.float64)]
+version: str = bk.__version__
+bk.softmax(x, dim="last")
+bk.layer_norm(x, 3)
+text: str = bk.prelu(x, x)
+bk.BatchNormAddReLU(num_features="8")
+""")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path, user],
+        capture_output=True, text=True, check=False)
+    lines = {int(line.split(":")[1]) for line in checked.stdout.splitlines() if ": error:" in line}
+    assert lines == {7, 8, 9, 10}, checked.stdout + checked.stderr

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "kernels/base/tests/expect_close.h"
 #include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/tests/cuda/row_gpu.h"
@@ -15,17 +18,28 @@ constexpr std::pair<int64_t, int64_t> kShapes[] = {
     {0, 5},    {1, 1},    {7, 3},     {511, 33}, {33, 40},  {67, 1024}, {5, 1023},
     {13, 768}, {19, 256}, {300, 100}, {3, 4104}, {2, 8200}, {2, 9001}};
 
-TEST(GpuLayerNorm, ForwardAndBackwardMatchTheDefinition) {
+/// Parameters of x's dtype, and f32 next to 16 bits.
+std::vector<std::pair<DType, DType>> io_and_parameter_types() {
+  std::vector<std::pair<DType, DType>> types;
   for (const DType io : kIoTypes) {
+    types.emplace_back(io, io);
+    if (io != DType::kF32) types.emplace_back(io, DType::kF32);
+  }
+  return types;
+}
+
+TEST(GpuLayerNorm, ForwardAndBackwardMatchTheDefinition) {
+  for (const auto& [io, parameter] : io_and_parameter_types()) {
     for (const auto& [rows, columns] : kShapes) {
-      const std::string shape = concat(" ", name(io), " [", rows, ",", columns, "]");
+      const std::string shape =
+          concat(" ", name(io), " [", rows, ",", columns, "], parameters ", name(parameter));
       const HostTensor<float> x = rounded_to(io, random_tensor({rows, columns}, 1));
-      const HostTensor<float> gamma = rounded_to(io, random_tensor({columns}, 2));
-      const HostTensor<float> beta = rounded_to(io, random_tensor({columns}, 3));
+      const HostTensor<float> gamma = rounded_to(parameter, random_tensor({columns}, 2));
+      const HostTensor<float> beta = rounded_to(parameter, random_tensor({columns}, 3));
       const HostTensor<float> dy = rounded_to(io, random_tensor({rows, columns}, 4));
       const DeviceTensor x_on(gpu(), io, x);
-      const DeviceTensor gamma_on(gpu(), io, gamma);
-      const DeviceTensor beta_on(gpu(), io, beta);
+      const DeviceTensor gamma_on(gpu(), parameter, gamma);
+      const DeviceTensor beta_on(gpu(), parameter, beta);
       const DeviceTensor y(gpu(), io, garbage_tensor({rows, columns}));
       const DeviceTensor mean(gpu(), DType::kF32, garbage_tensor({rows}));
       const DeviceTensor rstd(gpu(), DType::kF32, garbage_tensor({rows}));
@@ -45,11 +59,11 @@ TEST(GpuLayerNorm, ForwardAndBackwardMatchTheDefinition) {
       expect_close(rstd.floats().values, want.rstd, tolerance::kRowF32, "rstd" + shape);
 
       const DeviceTensor dx(gpu(), io, dy);  // dx is dy's memory
-      const HostTensor<float> before = rounded_to(io, random_tensor({columns}, 5));
-      const DeviceTensor dgamma(gpu(), io, before);
-      const DeviceTensor dbeta(gpu(), io, garbage_tensor({columns}));
-      const DeviceTensor dgamma_alone(gpu(), io, garbage_tensor({columns}));
-      const DeviceTensor dbeta_added(gpu(), io, before);
+      const HostTensor<float> before = rounded_to(parameter, random_tensor({columns}, 5));
+      const DeviceTensor dgamma(gpu(), parameter, before);
+      const DeviceTensor dbeta(gpu(), parameter, garbage_tensor({columns}));
+      const DeviceTensor dgamma_alone(gpu(), parameter, garbage_tensor({columns}));
+      const DeviceTensor dbeta_added(gpu(), parameter, before);
       const auto backward = [&](const View& to, const View& gamma_sum, const View& beta_sum,
                                 Accumulate accumulate) {
         const DeviceTensor dy_on(gpu(), io, dy);
@@ -75,7 +89,7 @@ TEST(GpuLayerNorm, ForwardAndBackwardMatchTheDefinition) {
       EXPECT_EQ(dx.floats().values, dx_apart.floats().values) << shape;
       Doubles dgamma_want = gradient.dgamma;
       Doubles dbeta_want = gradient.dbeta;
-      const double summed = tolerance::device_sum(rounding(io), rows);
+      const double summed = tolerance::device_sum(rounding(parameter), rows);
       const double terms = 2.0 + 4.0 * static_cast<double>(rows);
       expect_close(dgamma_alone.floats().values, dgamma_want, summed, "dgamma" + shape, terms);
       expect_close(dbeta.floats().values, dbeta_want, summed, "dbeta" + shape, terms);

@@ -4,6 +4,8 @@ capability 8.0 on.
 Functions here mirror torch.nn.functional, modules torch.nn; both work with autograd and
 torch.compile. bertha_kernels.dlpack takes arrays of NumPy, CuPy and JAX.
 """
+from importlib.metadata import version as _version
+
 import torch
 
 from . import dlpack, functional
@@ -11,7 +13,10 @@ from .functional import batch_norm_add_relu, layer_norm, log_softmax, prelu, sof
 from .modules import BatchNormAddReLU, LayerNorm, LogSoftmax, PReLU, Softmax
 
 __all__ = ["BatchNormAddReLU", "LayerNorm", "LogSoftmax", "PReLU", "Softmax",
-           "batch_norm_add_relu", "dlpack", "layer_norm", "log_softmax", "prelu", "softmax"]
+           "__version__", "batch_norm_add_relu", "dlpack", "layer_norm", "log_softmax", "prelu",
+           "softmax"]
+
+__version__: str = _version("bertha-kernels")
 
 for _name in functional.NAMES:
     torch.fx.wrap(_name)

@@ -1,7 +1,11 @@
-"""Functions with the arguments of torch.nn.functional. Without a `dim`, softmax works on the last axis."""
+"""Functions with the arguments of torch.nn.functional. softmax and log_softmax work on the last axis,
+unless they are given a dim."""
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from . import torch_ops
 
@@ -9,7 +13,7 @@ _CHANNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _DTYPES = (*_CHANNEL_DTYPES, torch.float64)
 
 
-def _refuse_input(name, x, wanted):
+def _refuse_input(name: str, x: Any, wanted: Sequence[torch.dtype]) -> None:
     if isinstance(x, torch.fx.Proxy):
         return  # a graph is traced
     if not isinstance(x, torch.Tensor):
@@ -18,7 +22,7 @@ def _refuse_input(name, x, wanted):
     raise TypeError(f"{name}: x is {x.dtype}, want {', '.join(dtypes[:-1])} or {dtypes[-1]}")
 
 
-def _softmax(name, x, dim, dtype, is_log):
+def _softmax(name: str, x: Tensor, dim: int, dtype: torch.dtype | None, is_log: bool) -> Tensor:
     if dtype is not None:
         x = x.to(dtype)
     if getattr(x, "dtype", None) not in _DTYPES:
@@ -36,23 +40,24 @@ def _softmax(name, x, dim, dtype, is_log):
     return y.contiguous() if x.is_contiguous() else y  # PyTorch's can be viewed in another shape
 
 
-def softmax(input, dim=-1, dtype=None):
+def softmax(input: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
     """As torch.softmax of an input [..] over axis `dim`, of float64, float32, float16 or bfloat16; but
     a row of minus infinities gives zeros, not NaN."""
     return _softmax("softmax", input, dim, dtype, False)
 
 
-def log_softmax(input, dim=-1, dtype=None):
+def log_softmax(input: Tensor, dim: int = -1, dtype: torch.dtype | None = None) -> Tensor:
     """As torch.log_softmax, with the inputs of softmax; but a row of minus infinities gives minus
     infinities, not NaN, and where the result is minus infinity backward ignores dy and gives a
     gradient of zero."""
     return _softmax("log_softmax", input, dim, dtype, True)
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+               bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """As torch.nn.functional.layer_norm of an input [.., *normalized_shape], of the dtypes of softmax.
-    Parameters of another dtype are rounded to the input's, and so are their gradients. eps has to be
-    0 or more."""
+    Next to an input of 16 bits, parameters may be float32, and their gradients are, too; parameters of
+    any other dtype are converted to the input's. eps has to be 0 or more."""
     if getattr(input, "dtype", None) not in _DTYPES:
         _refuse_input("layer_norm", input, _DTYPES)
     shape = tuple(normalized_shape)
@@ -60,25 +65,30 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
         if len(shape) == 0 or input.shape[-len(shape):] != shape:
             raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
                              f"{tuple(input.shape)}")
-    weight = _layer_norm_parameter("weight", weight, input, shape)
-    bias = _layer_norm_parameter("bias", bias, input, shape)
+    dtype = input.dtype
+    if dtype.itemsize == 2 and any(p is not None and p.dtype != dtype for p in (weight, bias)):
+        dtype = torch.float32
+    weight = _layer_norm_parameter("weight", weight, dtype, shape)
+    bias = _layer_norm_parameter("bias", bias, dtype, shape)
     if not eps >= 0:
         raise ValueError(f"layer_norm: eps is {eps}, want 0 or more")
     columns = shape[0] if len(shape) == 1 else math.prod(shape)
     return torch_ops.layer_norm(input, weight, bias, columns, eps)[0]
 
 
-def _layer_norm_parameter(name, parameter, x, shape):
+def _layer_norm_parameter(name: str, parameter: Tensor | None, dtype: torch.dtype,
+                          shape: tuple[int, ...]) -> Tensor | None:
+    """One row, in `dtype`."""
     if parameter is None:
         return None
     if parameter.shape != shape:
         raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
-    if parameter.dtype != x.dtype:
-        parameter = parameter.to(x.dtype)
+    if parameter.dtype != dtype:
+        parameter = parameter.to(dtype)
     return parameter if len(shape) == 1 else parameter.reshape(-1)
 
 
-def prelu(input, weight):
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """As torch.nn.functional.prelu of an input [N, C, ..] and weight [C] or [1], for float32, float16
     and bfloat16. A weight of another dtype is rounded to the input's, and so is its gradient."""
     if getattr(input, "dtype", None) not in _CHANNEL_DTYPES:
@@ -91,8 +101,9 @@ def prelu(input, weight):
     return torch_ops.prelu(input, weight if weight.dtype == input.dtype else weight.to(input.dtype))
 
 
-def batch_norm_add_relu(input, running_mean, running_var, weight, bias, training=False, momentum=0.1,
-                        eps=1e-5, *, addend=None):
+def batch_norm_add_relu(input: Tensor, running_mean: Tensor, running_var: Tensor, weight: Tensor,
+                        bias: Tensor, training: bool = False, momentum: float = 0.1,
+                        eps: float = 1e-5, *, addend: Tensor | None = None) -> Tensor:
     """relu(torch.nn.functional.batch_norm(input, ...) + addend) of an input [N, C, ..] and an addend
     like it, of float32, float16 or bfloat16; parameters and statistics are float32 [C]. In training
     the running statistics are updated in place."""

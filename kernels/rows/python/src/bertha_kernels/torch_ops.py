@@ -136,7 +136,8 @@ _define("layer_norm_inference(Tensor x, Tensor? gamma, Tensor? beta, SymInt colu
 _define("layer_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? gamma, SymInt columns,"
         " bool wants_parameters) -> (Tensor, Tensor, Tensor)",
         lambda dy, x, statistics, gamma, columns, wants_parameters:
-        (_dense_like(x), *(x.new_empty((columns if wants_parameters else 0,)) for _ in range(2))))
+        (_dense_like(x), *((statistics if gamma is None else gamma).new_empty(
+            (columns if wants_parameters else 0,)) for _ in range(2))))
 
 
 def _setup_layer_norm(ctx, inputs, output):
