@@ -90,24 +90,23 @@ void Call::set_statistics(const Tensor& both, BerthaTensor& mean, BerthaTensor& 
   rstd.data = static_cast<char*>(mean.data) + mean.extents[0] * bytes;
 }
 
-Tensor Call::new_like_x() const {
+Tensor Call::make(int64_t rank, const int64_t* extents, const int64_t* strides,
+                  int32_t code) const {
   AtenTensorHandle made = nullptr;
   int32_t device_type = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x_.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch_empty_strided(x_.dim(), x_.sizes().data(), x_.strides().data(), code_of(x_),
-                               device_type, x_.get_device_index(), &made));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(rank, extents, strides, code, device_type,
+                                                         x_.get_device_index(), &made));
   return Tensor(made);
+}
+
+Tensor Call::new_like_x() const {
+  return make(x_.dim(), x_.sizes().data(), x_.strides().data(), code_of(x_));
 }
 
 Tensor Call::new_vector(int64_t elements, int32_t code) const {
   const int64_t stride = 1;
-  AtenTensorHandle made = nullptr;
-  int32_t device_type = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x_.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &elements, &stride, code, device_type,
-                                                         x_.get_device_index(), &made));
-  return Tensor(made);
+  return make(1, &elements, &stride, code);
 }
 
 Tensor Call::new_sums(int64_t elements, int32_t code) const {

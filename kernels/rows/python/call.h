@@ -46,17 +46,18 @@ class Call {
   /// PyTorch's code of the dtype that the kernels have instead of a tensor's.
   int32_t computed_code(const Tensor& tensor) const;
 
-  /// Calls a C function on x's device, there on PyTorch's current stream, unless x is empty.
+  /// Calls a C function where x is, unless x is empty.
   template <class Args>
   void run(int32_t (*function)(BerthaKernels*, void*, const Args*), const Args& args) const {
     if (x_.numel() == 0) return;
-    const Place place(x_);
-    check_status(function(place.kernels(), place.stream(), &args));
+    run_where(
+        x_, [&](BerthaKernels* kernels, void* stream) { return function(kernels, stream, &args); });
   }
 
  private:
   BerthaTensor form(const Tensor& dense) const;
   Tensor dense(const Tensor& tensor, bool is_channels_last);
+  Tensor make(int64_t rank, const int64_t* extents, const int64_t* strides, int32_t code) const;
 
   const char* operation_;
   const Tensor& given_;

@@ -1,9 +1,11 @@
 #include "kernels/rows/python/devices.h"
 
 #include <pthread.h>
+#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 
@@ -31,6 +33,10 @@ Devices* devices = new Devices();
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { devices = new Devices(); });
 
+void check_status(int32_t status) {
+  if (status != BERTHA_OK) throw std::runtime_error(bertha_error(nullptr));
+}
+
 template <class Open>
 Handle open(Open open_device, int32_t number) {
   BerthaKernels* kernels = nullptr;
@@ -40,28 +46,34 @@ Handle open(Open open_device, int32_t number) {
   return handle;
 }
 
-}  // namespace
-
-Place::Place(const torch::stable::Tensor& tensor) {
-  const bool is_cpu = tensor.is_cpu();
-  const int32_t ordinal = tensor.get_device_index();
-  if (!is_cpu) {
-    guard_ = std::make_unique<torch::stable::accelerator::DeviceGuard>(ordinal);
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(ordinal, &stream_));
-  }
+/// The CPU with as many threads as PyTorch has now.
+Handle cpu_kernels() {
+  const uint32_t threads = torch::stable::get_num_threads();
   const std::lock_guard lock(devices->mutex);
-  Handle& handle = is_cpu ? devices->cpu : devices->gpus[ordinal];
-  const uint32_t threads = is_cpu ? torch::stable::get_num_threads() : 0;
-  if (is_cpu && threads != devices->cpu_threads) {
-    handle = open(bertha_open_cpu, static_cast<int32_t>(threads));
+  if (threads != devices->cpu_threads) {
+    devices->cpu = open(bertha_open_cpu, static_cast<int32_t>(threads));
     devices->cpu_threads = threads;
   }
-  if (handle == nullptr) handle = open(bertha_open_cuda, ordinal);
-  kernels_ = handle;
+  return devices->cpu;
 }
 
-void check_status(int32_t status) {
-  if (status != BERTHA_OK) throw std::runtime_error(bertha_error(nullptr));
+Handle gpu_kernels(int32_t ordinal) {
+  const std::lock_guard lock(devices->mutex);
+  Handle& handle = devices->gpus[ordinal];
+  if (handle == nullptr) handle = open(bertha_open_cuda, ordinal);
+  return handle;
+}
+
+}  // namespace
+
+void run_where(const torch::stable::Tensor& tensor,
+               const std::function<int32_t(BerthaKernels*, void* stream)>& function) {
+  if (tensor.is_cpu()) return check_status(function(cpu_kernels().get(), nullptr));
+  const int32_t ordinal = tensor.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(ordinal);
+  void* stream = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(ordinal, &stream));
+  check_status(function(gpu_kernels(ordinal).get(), stream));
 }
 
 }  // namespace bertha::python

@@ -3,6 +3,10 @@
 #
 #   kernels/rows/python/run_tests.sh                     # build/wheel-venv, with PyTorch from PyPI
 #   kernels/rows/python/run_tests.sh --python PYTHON     # on top of the packages of another Python
+#   kernels/rows/python/run_tests.sh --sdist             # the wheel from a source distribution
+#   kernels/rows/python/run_tests.sh --wheel FILE        # a wheel that is built already
+#   kernels/rows/python/run_tests.sh --offline           # without package index: PYTHON has it all
+# Options come in this order: --python, --offline, --sdist or --wheel.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -16,10 +20,25 @@ if [[ ${1:-} == --python ]]; then
 elif [[ ! -e $venv ]]; then
   python3 -m venv "$venv"
 fi
-"$venv/bin/pip" --quiet --disable-pip-version-check install -r kernels/rows/python/tests/requirements.txt
-rm -rf build/wheels
-"$venv/bin/pip" --quiet --disable-pip-version-check wheel kernels/rows/python --no-deps \
-  --no-build-isolation -w build/wheels
-"$venv/bin/pip" --quiet --disable-pip-version-check install --no-deps --force-reinstall \
-  build/wheels/*.whl
+pip=("$venv/bin/pip" --quiet --disable-pip-version-check)
+if [[ ${1:-} == --offline ]]; then
+  shift
+else
+  "${pip[@]}" install -r kernels/rows/python/tests/requirements.txt
+fi
+source=kernels/rows/python
+if [[ ${1:-} == --wheel ]]; then
+  wheel=$2
+  shift 2
+else
+  rm -rf build/wheels
+  if [[ ${1:-} == --sdist ]]; then
+    "$venv/bin/python" -m build --sdist --no-isolation -o build/wheels "$source"
+    source=$(echo build/wheels/*.tar.gz)
+    shift
+  fi
+  "${pip[@]}" wheel "$source" --no-deps --no-build-isolation -w build/wheels
+  wheel=$(echo build/wheels/*.whl)
+fi
+"${pip[@]}" install --no-index --no-deps --force-reinstall "$wheel"
 "$venv/bin/python" -m pytest -q -p no:cacheprovider kernels/rows/python/tests "$@"

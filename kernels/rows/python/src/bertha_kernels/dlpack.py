@@ -5,6 +5,7 @@ operation runs. Dtypes are those of bertha_kernels.functional.
 
     y = bertha_kernels.dlpack.softmax(x)
 """
+import importlib
 import sys
 from typing import Any
 
@@ -20,8 +21,7 @@ def _array_of(result: torch.Tensor, like: Any) -> Any:
     for kind in type(like).__mro__:
         name = kind.__module__.split(".")[0]
         if name.startswith("jax"):
-            import jax.dlpack
-            return jax.dlpack.from_dlpack(result)
+            return importlib.import_module("jax.dlpack").from_dlpack(result)
         if hasattr(sys.modules.get(name), "from_dlpack"):
             return sys.modules[name].from_dlpack(result)
     raise TypeError(f"{type(like)} is of no library that has from_dlpack")
@@ -55,8 +55,8 @@ def log_softmax(x: Any, axis: int = -1) -> Any:
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """As functional.layer_norm over the last axis: x [.., C], weight and bias [C]."""
     x_tensor = _tensor(x)
-    parameters = [None if p is None else _tensor(p) for p in (weight, bias)]
-    return _array_of(functional.layer_norm(x_tensor, x_tensor.shape[-1:], *parameters, eps), x)
+    gamma, beta = (None if p is None else _tensor(p) for p in (weight, bias))
+    return _array_of(functional.layer_norm(x_tensor, x_tensor.shape[-1:], gamma, beta, eps), x)
 
 
 def prelu(x: Any, weight: Any) -> Any:

@@ -2,7 +2,7 @@
 unless they are given a dim."""
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,9 +13,7 @@ _CHANNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _DTYPES = (*_CHANNEL_DTYPES, torch.float64)
 
 
-def _refuse_input(name: str, x: Any, wanted: Sequence[torch.dtype]) -> None:
-    if isinstance(x, torch.fx.Proxy):
-        return  # a graph is traced
+def _refuse_input(name: str, x: Any, wanted: Sequence[torch.dtype]) -> NoReturn:
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: x is of {type(x)}, want a torch.Tensor")
     dtypes = [str(dtype).removeprefix("torch.") for dtype in wanted]
@@ -60,32 +58,35 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | 
     any other dtype are converted to the input's. eps has to be 0 or more."""
     if getattr(input, "dtype", None) not in _DTYPES:
         _refuse_input("layer_norm", input, _DTYPES)
+    dtype = input.dtype
     shape = tuple(normalized_shape)
     if len(shape) != 1 or input.dim() == 0 or input.shape[-1] != shape[0]:
         if len(shape) == 0 or input.shape[-len(shape):] != shape:
             raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
                              f"{tuple(input.shape)}")
-    dtype = input.dtype
-    if dtype.itemsize == 2 and any(p is not None and p.dtype != dtype for p in (weight, bias)):
-        dtype = torch.float32
-    weight = _layer_norm_parameter("weight", weight, dtype, shape)
-    bias = _layer_norm_parameter("bias", bias, dtype, shape)
+    if not (_is_row(weight, dtype, shape) and _is_row(bias, dtype, shape)):
+        weight, bias = _layer_norm_parameters(dtype, shape, weight=weight, bias=bias)
     if not eps >= 0:
         raise ValueError(f"layer_norm: eps is {eps}, want 0 or more")
     columns = shape[0] if len(shape) == 1 else math.prod(shape)
     return torch_ops.layer_norm(input, weight, bias, columns, eps)[0]
 
 
-def _layer_norm_parameter(name: str, parameter: Tensor | None, dtype: torch.dtype,
-                          shape: tuple[int, ...]) -> Tensor | None:
-    """One row, in `dtype`."""
-    if parameter is None:
-        return None
-    if parameter.shape != shape:
-        raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
-    if parameter.dtype != dtype:
-        parameter = parameter.to(dtype)
-    return parameter if len(shape) == 1 else parameter.reshape(-1)
+def _is_row(parameter: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
+    return parameter is None or (parameter.dtype is dtype and parameter.shape == shape and len(shape) == 1)
+
+
+def _layer_norm_parameters(dtype: torch.dtype, shape: tuple[int, ...],
+                           **parameters: Tensor | None) -> list[Tensor | None]:
+    """As rows of one dtype: the input's, or float32 if the input has 16 bits and one of them has others."""
+    given = {name: parameter for name, parameter in parameters.items() if parameter is not None}
+    if dtype.itemsize == 2 and any(parameter.dtype != dtype for parameter in given.values()):
+        dtype = torch.float32
+    for name, parameter in given.items():
+        if parameter.shape != shape:
+            raise ValueError(f"layer_norm: {name} is {tuple(parameter.shape)}, want {shape}")
+    return [None if parameter is None else parameter.to(dtype).reshape(-1)
+            for parameter in parameters.values()]
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:

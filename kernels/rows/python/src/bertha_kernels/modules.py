@@ -45,6 +45,12 @@ class BatchNormAddReLU(torch.nn.modules.batchnorm._NormBase):
     torch.nn.BatchNorm2d, float32 whatever the input is. Tools that look for that class do not see it:
     torch.nn.SyncBatchNorm.convert_sync_batchnorm, torch.optim.swa_utils.update_bn."""
 
+    # Never None, unlike those of the base class.
+    running_mean: Tensor  # type: ignore[assignment]
+    running_var: Tensor  # type: ignore[assignment]
+    num_batches_tracked: Tensor  # type: ignore[assignment]
+    momentum: float  # type: ignore[assignment]
+
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, *,
                  device: torch.device | str | None = None) -> None:
         if momentum is None:

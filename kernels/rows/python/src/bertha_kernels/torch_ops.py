@@ -13,6 +13,9 @@ import pathlib
 import torch
 from torch.autograd import forward_ad
 
+if torch.__version__ < "2.10":
+    raise ImportError(f"bertha_kernels needs PyTorch 2.10 or newer, found {torch.__version__}")
+
 _LIBRARY = torch.library.Library("bertha_kernels", "DEF")
 _OPS = torch.ops.bertha_kernels
 
@@ -36,17 +39,14 @@ def _define(schema, fake):
     torch.library.register_fake(f"bertha_kernels::{name}", checked_fake, lib=_LIBRARY)
 
 
-def _is_forward_mode():
-    return getattr(forward_ad, "_current_level", 0) >= 0
-
-
 def _is_recorded(tensors):
     """Whether autograd has to see an operation on these tensors."""
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad is True:
                 return True
-    return _is_forward_mode()  # autograd.Function refuses tangents, which an operator would drop
+    # autograd.Function refuses tangents, which an operator would drop.
+    return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def _slice_by_slice(function):
@@ -76,7 +76,7 @@ def _recorded(name, tensors, backward, setup_context, plain=None, vmap=None):
             is_transformed = _is_transformed() and not _is_functionalized(inputs[0])
             if not is_transformed and not _is_recorded(inputs[:tensors]):
                 return plain(*inputs)
-            if _is_forward_mode() and torch.compiler.is_compiling():  # where tangents would be dropped
+            if torch.compiler.is_compiling() and getattr(forward_ad, "_current_level", 0) >= 0:
                 raise NotImplementedError(f"bertha_kernels::{name} has no derivative in forward mode AD")
             return (Transformed if is_transformed else Recorded).apply(*inputs)
         return call
