@@ -158,14 +158,16 @@ BatchNormResults run_batch_norm(const Tensor& x, const OptionalTensor& addend, c
 BatchNormResults batch_norm_add_relu(const Tensor& x, const OptionalTensor& addend,
                                      const Tensor& gamma, const Tensor& beta, Tensor running_mean,
                                      Tensor running_var, double momentum, double epsilon) {
-  const Tensor mean = torch::stable::contiguous(running_mean);
-  const Tensor var = torch::stable::contiguous(running_var);
+  const bool is_mean_dense = running_mean.is_contiguous();
+  const bool is_var_dense = running_var.is_contiguous();
+  const Tensor mean = is_mean_dense ? running_mean : torch::stable::contiguous(running_mean);
+  const Tensor var = is_var_dense ? running_var : torch::stable::contiguous(running_var);
   BerthaBatchNormReluFwd args{};
   args.momentum = static_cast<float>(momentum);
   args.epsilon = static_cast<float>(epsilon);
   BatchNormResults results = run_batch_norm(x, addend, gamma, beta, mean, var, args);
-  if (!running_mean.is_contiguous()) torch::stable::copy_(running_mean, mean);
-  if (!running_var.is_contiguous()) torch::stable::copy_(running_var, var);
+  if (!is_mean_dense) torch::stable::copy_(running_mean, mean);
+  if (!is_var_dense) torch::stable::copy_(running_var, var);
   return results;
 }
 
