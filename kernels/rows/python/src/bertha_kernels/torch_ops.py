@@ -43,7 +43,7 @@ def _is_recorded(tensors):
     """Whether autograd has to see an operation on these tensors."""
     if torch.is_grad_enabled():
         for tensor in tensors:
-            if tensor is not None and tensor.requires_grad is True:
+            if tensor is not None and tensor.requires_grad:
                 return True
     # autograd.Function refuses tangents, which an operator would drop.
     return getattr(forward_ad, "_current_level", 0) >= 0
