@@ -214,6 +214,14 @@ def test_compile_has_no_graph_breaks(device):
     torch.testing.assert_close(eager.batch_norm.running_var, compiled.batch_norm.running_var)
 
 
+def test_compile_of_an_addend_that_is_x(device):
+    norm = bk.BatchNormAddReLU(3).to(device).eval()
+    run = torch.compile(lambda x: norm(x, x), fullgraph=True, backend="aot_eager")
+    x = torch.randn(2, 3, 5, device=device, requires_grad=True)
+    wanted, found = (torch.autograd.grad(f(x).square().sum(), x) for f in (lambda x: norm(x, x), run))
+    torch.testing.assert_close(found, wanted)
+
+
 def test_functions_are_nodes_of_fx_graphs(device):
     class Network(torch.nn.Module):
         def __init__(self):

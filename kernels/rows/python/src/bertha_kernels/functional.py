@@ -122,6 +122,8 @@ def batch_norm_add_relu(input: Tensor, running_mean: Tensor, running_var: Tensor
     if addend is not None and (addend.shape != shape or addend.dtype != input.dtype):
         raise ValueError(f"batch_norm_add_relu: addend is {addend.dtype} {tuple(addend.shape)}, "
                          f"want {input.dtype} {tuple(shape)}")
+    if addend is input:
+        addend = addend.view_as(addend)  # torch.compile refuses one tensor in two places
     tensors = (input, addend, weight, bias, running_mean, running_var)
     if not training:
         return torch_ops.batch_norm_add_relu_inference(*tensors, eps)[0]
