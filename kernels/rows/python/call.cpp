@@ -13,7 +13,7 @@ using torch::headeronly::MemoryFormat;
 
 int32_t code_of(const Tensor& tensor) {
   int32_t code = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &code));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &code));
   return code;
 }
 
@@ -94,9 +94,9 @@ Tensor Call::make(int64_t rank, const int64_t* extents, const int64_t* strides,
                   int32_t code) const {
   AtenTensorHandle made = nullptr;
   int32_t device_type = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x_.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(rank, extents, strides, code, device_type,
-                                                         x_.get_device_index(), &made));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x_.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(rank, extents, strides, code, device_type,
+                                                  x_.get_device_index(), &made));
   return Tensor(made);
 }
 

@@ -72,7 +72,7 @@ void run_where(const torch::stable::Tensor& tensor,
   const int32_t ordinal = tensor.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(ordinal);
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(ordinal, &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(ordinal, &stream));
   check_status(function(gpu_kernels(ordinal).get(), stream));
 }
 
