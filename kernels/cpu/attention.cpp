@@ -236,22 +236,24 @@ void backward_head(const AttentionBwd& args, const Layout& layout, const Dropout
   }
 }
 
-/// Calls work(Head) for every head of every sequence that has tokens.
-template <class Work>
-void for_each_head(WorkerPool& pool, const Layout& layout, const View& cu_seqlens,
-                   const Work& work) {
-  const int32_t* starts = cu_seqlens.as<int32_t>();
+/// Calls work(args, layout, dropout, head) for every head of every sequence that has tokens, and
+/// zeroes the rows of `result` of tokens that no sequence owns.
+template <class Args, class Work>
+void for_each_head(WorkerPool& pool, const Args& args, const View& result, const Work& work) {
+  require_f32(Args::kName, "qkv", args.qkv);
+  const Layout layout(args.qkv, args.cu_seqlens);
+  check_seqlens(layout, args.cu_seqlens, args.max_seq_tokens);
+  const DropoutMask dropout(args.dropout);
+  const int32_t* starts = args.cu_seqlens.template as<int32_t>();
   pool.for_range(layout.seqs * layout.heads, 1, [&](int64_t index, int64_t) {
     const int64_t seq = index / layout.heads;
     const int64_t length = starts[seq + 1] - starts[seq];
-    if (length > 0) work(Head{seq, index % layout.heads, starts[seq], length});
+    if (length > 0) {
+      work(args, layout, dropout, Head{seq, index % layout.heads, starts[seq], length});
+    }
   });
-}
-
-/// Zeroes the rows of tokens that no sequence owns.
-void clear_padding(const View& rows, const View& cu_seqlens) {
-  const int64_t live = cu_seqlens.as<int32_t>()[cu_seqlens.extent(0) - 1];
-  const View padding = rows.rows(live, rows.extent(0) - live);
+  const int64_t live = starts[layout.seqs];
+  const View padding = result.rows(live, layout.tokens - live);
   std::fill_n(padding.as<float>(), padding.elements(), 0.0f);
 }
 
@@ -259,13 +261,8 @@ void clear_padding(const View& rows, const View& cu_seqlens) {
 
 template <>
 void run_cpu(WorkerPool& pool, const AttentionFwd& args) {
-  require_f32("attention_fwd", "qkv", args.qkv);
+  for_each_head(pool, args, args.out, forward_head);
   const Layout layout(args.qkv, args.cu_seqlens);
-  check_seqlens(layout, args.cu_seqlens, args.max_seq_tokens);
-  const DropoutMask dropout(args.dropout);
-  for_each_head(pool, layout, args.cu_seqlens,
-                [&](const Head& head) { forward_head(args, layout, dropout, head); });
-  clear_padding(args.out, args.cu_seqlens);
   const int64_t live = args.cu_seqlens.as<int32_t>()[layout.seqs];
   for (int64_t head = 0; head < layout.heads; ++head) {
     std::fill_n(args.lse.as<float>() + head * layout.tokens + live, layout.tokens - live, 0.0f);
@@ -274,14 +271,9 @@ void run_cpu(WorkerPool& pool, const AttentionFwd& args) {
 
 template <>
 void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
-  require_f32("attention_bwd", "qkv", args.qkv);
-  const Layout layout(args.qkv, args.cu_seqlens);
-  check_seqlens(layout, args.cu_seqlens, args.max_seq_tokens);
-  const DropoutMask dropout(args.dropout);
-  for_each_head(pool, layout, args.cu_seqlens,
-                [&](const Head& head) { backward_head(args, layout, dropout, head); });
-  clear_padding(args.dqkv, args.cu_seqlens);
+  for_each_head(pool, args, args.dqkv, backward_head);
   if (args.dbias.has_data()) {
+    const Layout layout(args.qkv, args.cu_seqlens);
     sum_columns(pool, args.dqkv.reshaped({layout.tokens, layout.qkv_stride()}), args.accumulate,
                 args.dbias);
   }
