@@ -22,38 +22,27 @@ struct CublasLtCall {
 };
 
 // Within this namespace they hide the functions, with which nothing is linked.
-inline constexpr CublasLtCall<&::cublasLtGetVersion> cublasLtGetVersion{"cublasLtGetVersion"};
-inline constexpr CublasLtCall<&::cublasLtGetStatusString> cublasLtGetStatusString{
-    "cublasLtGetStatusString"};
-inline constexpr CublasLtCall<&::cublasLtCreate> cublasLtCreate{"cublasLtCreate"};
-inline constexpr CublasLtCall<&::cublasLtDestroy> cublasLtDestroy{"cublasLtDestroy"};
-inline constexpr CublasLtCall<&::cublasLtMatmulDescCreate> cublasLtMatmulDescCreate{
-    "cublasLtMatmulDescCreate"};
-inline constexpr CublasLtCall<&::cublasLtMatmulDescDestroy> cublasLtMatmulDescDestroy{
-    "cublasLtMatmulDescDestroy"};
-inline constexpr CublasLtCall<&::cublasLtMatmulDescSetAttribute> cublasLtMatmulDescSetAttribute{
-    "cublasLtMatmulDescSetAttribute"};
-inline constexpr CublasLtCall<&::cublasLtMatrixLayoutCreate> cublasLtMatrixLayoutCreate{
-    "cublasLtMatrixLayoutCreate"};
-inline constexpr CublasLtCall<&::cublasLtMatrixLayoutDestroy> cublasLtMatrixLayoutDestroy{
-    "cublasLtMatrixLayoutDestroy"};
-inline constexpr CublasLtCall<&::cublasLtMatmulPreferenceCreate> cublasLtMatmulPreferenceCreate{
-    "cublasLtMatmulPreferenceCreate"};
-inline constexpr CublasLtCall<&::cublasLtMatmulPreferenceDestroy> cublasLtMatmulPreferenceDestroy{
-    "cublasLtMatmulPreferenceDestroy"};
-inline constexpr CublasLtCall<&::cublasLtMatmulPreferenceSetAttribute>
-    cublasLtMatmulPreferenceSetAttribute{"cublasLtMatmulPreferenceSetAttribute"};
-inline constexpr CublasLtCall<&::cublasLtMatmulAlgoGetHeuristic> cublasLtMatmulAlgoGetHeuristic{
-    "cublasLtMatmulAlgoGetHeuristic"};
-inline constexpr CublasLtCall<&::cublasLtMatmulAlgoCheck> cublasLtMatmulAlgoCheck{
-    "cublasLtMatmulAlgoCheck"};
-inline constexpr CublasLtCall<&::cublasLtMatmulAlgoCapGetAttribute>
-    cublasLtMatmulAlgoCapGetAttribute{"cublasLtMatmulAlgoCapGetAttribute"};
-inline constexpr CublasLtCall<&::cublasLtMatmulAlgoConfigGetAttribute>
-    cublasLtMatmulAlgoConfigGetAttribute{"cublasLtMatmulAlgoConfigGetAttribute"};
-inline constexpr CublasLtCall<&::cublasLtMatmulAlgoConfigSetAttribute>
-    cublasLtMatmulAlgoConfigSetAttribute{"cublasLtMatmulAlgoConfigSetAttribute"};
-inline constexpr CublasLtCall<&::cublasLtMatmul> cublasLtMatmul{"cublasLtMatmul"};
+#define BERTHA_CUBLASLT_CALL(name) \
+  inline constexpr CublasLtCall<&::name> name { #name }
+BERTHA_CUBLASLT_CALL(cublasLtGetVersion);
+BERTHA_CUBLASLT_CALL(cublasLtGetStatusString);
+BERTHA_CUBLASLT_CALL(cublasLtCreate);
+BERTHA_CUBLASLT_CALL(cublasLtDestroy);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulDescCreate);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulDescDestroy);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulDescSetAttribute);
+BERTHA_CUBLASLT_CALL(cublasLtMatrixLayoutCreate);
+BERTHA_CUBLASLT_CALL(cublasLtMatrixLayoutDestroy);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulPreferenceCreate);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulPreferenceDestroy);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulPreferenceSetAttribute);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulAlgoGetHeuristic);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulAlgoCheck);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulAlgoCapGetAttribute);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulAlgoConfigGetAttribute);
+BERTHA_CUBLASLT_CALL(cublasLtMatmulAlgoConfigSetAttribute);
+BERTHA_CUBLASLT_CALL(cublasLtMatmul);
+#undef BERTHA_CUBLASLT_CALL
 
 /// Error(kMemory) for a failed allocation, fail_if_damaged(), else Error(kInternal).
 [[noreturn]] void fail_cublas(cublasStatus_t status, const char* call);
