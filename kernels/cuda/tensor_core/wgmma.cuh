@@ -107,8 +107,27 @@ __device__ __forceinline__ void hold_registers(uint32_t (&values)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
-// One asm statement for each type and operand source: types are part of the instruction's text,
-// which has to be a literal.
+// The operands of 8 and of 32 accumulators, from sum[first] on.
+#define BERTHA_WGMMA_SUM_8(first)                                                     \
+  "+f"(sum[first]), "+f"(sum[first + 1]), "+f"(sum[first + 2]), "+f"(sum[first + 3]), \
+      "+f"(sum[first + 4]), "+f"(sum[first + 5]), "+f"(sum[first + 6]), "+f"(sum[first + 7])
+#define BERTHA_WGMMA_SUM_32(first)                                                          \
+  BERTHA_WGMMA_SUM_8(first), BERTHA_WGMMA_SUM_8(first + 8), BERTHA_WGMMA_SUM_8(first + 16), \
+      BERTHA_WGMMA_SUM_8(first + 24)
+
+// sum = a b (+ sum when the operand ADD is not 0). TYPES, ADD and INPUTS are parts of the
+// instruction's text, which has to be a literal; the operands that they name follow.
+#define BERTHA_WGMMA_64X64(TYPES, ADD, INPUTS, ...)                                              \
+  asm volatile(                                                                                  \
+      "{.reg .pred add; setp.ne.b32 add, " ADD                                                   \
+      ", 0; "                                                                                    \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPES                                        \
+      " {"                                                                                       \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                   \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " INPUTS \
+      ";}"                                                                                       \
+      : BERTHA_WGMMA_SUM_32(0)                                                                   \
+      : __VA_ARGS__)
 
 /// sum[64 x 64] = a[64 x 16] b[16 x 64] (+ sum when `add` is not 0). a: this warp's 16 rows; b: see
 /// wgmma_tile().
@@ -117,33 +136,11 @@ __device__ __forceinline__ void wgmma_64x64x16(float (&sum)[32], const uint32_t 
                                                int add) {
   constexpr int kTransposedB = kInnerB == Inner::kRows ? 1 : 0;
   if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "{.reg .pred add; setp.ne.b32 add, %37, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, add, 1, 1, %38;}"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-          "+f"(sum[30]), "+f"(sum[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
+    BERTHA_WGMMA_64X64("f16.f16", "%37", "{%32, %33, %34, %35}, %36, add, 1, 1, %38", "r"(a[0]),
+                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
   } else {
-    asm volatile(
-        "{.reg .pred add; setp.ne.b32 add, %37, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, add, 1, 1, %38;}"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-          "+f"(sum[30]), "+f"(sum[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
+    BERTHA_WGMMA_64X64("bf16.bf16", "%37", "{%32, %33, %34, %35}, %36, add, 1, 1, %38", "r"(a[0]),
+                       "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(kTransposedB));
   }
 }
 
@@ -153,35 +150,14 @@ __device__ __forceinline__ void wgmma_64x64x16(float (&sum)[32], uint64_t a, uin
   constexpr int kTransposedA = kInnerA == Inner::kRows ? 1 : 0;
   constexpr int kTransposedB = kInnerB == Inner::kRows ? 1 : 0;
   if constexpr (std::is_same_v<T, __half>) {
-    asm volatile(
-        "{.reg .pred add; setp.ne.b32 add, %34, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, add, 1, 1, %35, %36;}"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-          "+f"(sum[30]), "+f"(sum[31])
-        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA), "n"(kTransposedB));
+    BERTHA_WGMMA_64X64("f16.f16", "%34", "%32, %33, add, 1, 1, %35, %36", "l"(a), "l"(b), "r"(add),
+                       "n"(kTransposedA), "n"(kTransposedB));
   } else {
-    asm volatile(
-        "{.reg .pred add; setp.ne.b32 add, %34, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "%32, %33, add, 1, 1, %35, %36;}"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-          "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-          "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-          "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-          "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-          "+f"(sum[30]), "+f"(sum[31])
-        : "l"(a), "l"(b), "r"(add), "n"(kTransposedA), "n"(kTransposedB));
+    BERTHA_WGMMA_64X64("bf16.bf16", "%34", "%32, %33, add, 1, 1, %35, %36", "l"(a), "l"(b),
+                       "r"(add), "n"(kTransposedA), "n"(kTransposedB));
   }
 }
+#undef BERTHA_WGMMA_64X64
 
 /// Issues acc[64 x 64] (+)= left[64 x 64] right[64 x 64] as one group. left: registers of 16 inner
 /// indices each; right: descriptor of a tile; kAdd: whether acc is added to.
