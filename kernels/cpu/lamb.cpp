@@ -23,22 +23,19 @@ struct Piece {
   NormSums sums = {};  // LambMoments only
 };
 
-std::vector<Piece> split_segments(std::span<const LambSegment> segments) {
+/// Calls work(piece) for every piece of the segments, on the threads of the pool; returns them.
+template <class Work>
+std::vector<Piece> for_pieces(WorkerPool& pool, std::span<const LambSegment> segments,
+                              const Work& work) {
   std::vector<Piece> pieces;
   for (const LambSegment& segment : segments) {
     for (int64_t begin = segment.begin; begin < segment.end; begin += kBlockElements) {
       pieces.push_back({&segment, begin, std::min(begin + kBlockElements, segment.end)});
     }
   }
+  pool.for_range(std::ssize(pieces), 1,
+                 [&](int64_t i, int64_t) { work(pieces[static_cast<size_t>(i)]); });
   return pieces;
-}
-
-/// work(piece) for every piece, on the threads of the pool.
-template <class Work>
-void for_pieces(WorkerPool& pool, std::vector<Piece>& pieces, const Work& work) {
-  pool.for_range(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) work(pieces[static_cast<size_t>(i)]);
-  });
 }
 
 LambState& state_of(const View& state) { return *static_cast<LambState*>(state.data); }
@@ -126,8 +123,8 @@ void run_cpu(WorkerPool& pool, const LambMoments& args) {
   std::fill_n(norms, args.norms.elements(), 0.0);
   const LambState& state = state_of(args.state);
   if (state.skip != 0) return;
-  std::vector<Piece> pieces = split_segments(args.segments);
-  for_pieces(pool, pieces, [&](Piece& piece) { piece.sums = advance_piece(args, state, piece); });
+  const std::vector<Piece> pieces = for_pieces(
+      pool, args.segments, [&](Piece& piece) { piece.sums = advance_piece(args, state, piece); });
   for (const Piece& piece : pieces) {
     norms[2 * piece.segment->tensor] += piece.sums.w2;
     norms[2 * piece.segment->tensor + 1] += piece.sums.u2;
@@ -139,8 +136,7 @@ void run_cpu(WorkerPool& pool, const LambApply& args) {
   require_f32("lamb_apply", "model_weight", args.model_weight);
   const double* norms = args.norms.as<double>();
   const LambState& state = state_of(args.state);
-  std::vector<Piece> pieces = split_segments(args.segments);
-  for_pieces(pool, pieces, [&](const Piece& piece) {
+  for_pieces(pool, args.segments, [&](const Piece& piece) {
     if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
     const double* sums = norms + 2 * piece.segment->tensor;
     const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
@@ -152,8 +148,7 @@ template <>
 void run_cpu(WorkerPool& pool, const AdamWStep& args) {
   require_f32("adamw_step", "gradient", args.gradient);
   const LambState& state = state_of(args.state);
-  std::vector<Piece> pieces = split_segments(args.segments);
-  for_pieces(pool, pieces, [&](const Piece& piece) {
+  for_pieces(pool, args.segments, [&](const Piece& piece) {
     if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
     step_piece(args, state, piece);
   });
