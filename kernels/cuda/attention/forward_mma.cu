@@ -62,72 +62,61 @@ struct DropoutMask {
   }
 };
 
-/// A warp's queries, with accumulators and softmax state.
+/// A warp's 16 queries, with accumulators and softmax state.
 template <class Shape>
 struct QueryRows {
   using T = typename Shape::T;
-  static constexpr int kBlocks = Shape::kBlocks;
 
-  uint32_t q[Shape::kSteps][kBlocks][4];
-  float acc_o[kBlocks][Shape::kColumns][4];  // of exp2(score - reference) * kept * value
-  float reference[kBlocks][2];               // in units of log2
-  float row_sum[kBlocks][2];                 // of exp2(score - reference), this lane's columns
+  uint32_t q[Shape::kSteps][4];
+  float acc_o[Shape::kColumns][4];  // of exp2(score - reference) * kept * value
+  float reference[2];               // in units of log2
+  float row_sum[2];                 // of exp2(score - reference), this lane's columns
 
   __device__ __forceinline__ void load_q(uint32_t tile, int warp, int lane) {
     const auto offset = rows_first<Shape::kHeadSize>(lane);
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
+    for (int step = 0; step < Shape::kSteps; ++step) {
+      ldmatrix_x4(q[step], offset.at(tile, warp * Shape::kWarpRows, step));
+    }
 #pragma unroll
-      for (int step = 0; step < Shape::kSteps; ++step) {
-        ldmatrix_x4(q[step][block], offset.at(tile, warp * Shape::kWarpRows + block * 16, step));
-      }
+    for (int column = 0; column < Shape::kColumns; ++column) {
 #pragma unroll
-      for (int column = 0; column < Shape::kColumns; ++column) {
+      for (int i = 0; i < 4; ++i) acc_o[column][i] = 0.0f;
+    }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) acc_o[block][column][i] = 0.0f;
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        reference[block][half] = -kInfinity;
-        row_sum[block][half] = 0.0f;
-      }
+    for (int half = 0; half < 2; ++half) {
+      reference[half] = -kInfinity;
+      row_sum[half] = 0.0f;
     }
   }
 
   /// Raises the references to the maxima of the new scores where these have outgrown them.
-  __device__ __forceinline__ void rescale(const float (&score)[kBlocks][8][4], float scale) {
-    float top[kBlocks][2];
+  __device__ __forceinline__ void rescale(const float (&score)[8][4], float scale) {
+    float top[2];
     bool outgrown = false;
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
+    for (int half = 0; half < 2; ++half) {
+      float largest = score[0][2 * half];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float largest = score[block][0][2 * half];
-#pragma unroll
-        for (int column = 0; column < 8; ++column) {
-          largest = fmaxf(
-              largest, fmaxf(score[block][column][2 * half], score[block][column][2 * half + 1]));
-        }
-        largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 2));
-        top[block][half] = largest * scale;
-        outgrown |= top[block][half] > reference[block][half] + kReferenceSlack;
+      for (int column = 0; column < 8; ++column) {
+        largest = fmaxf(largest, fmaxf(score[column][2 * half], score[column][2 * half + 1]));
       }
+      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(kFullWarp, largest, 2));
+      top[half] = largest * scale;
+      outgrown |= top[half] > reference[half] + kReferenceSlack;
     }
     if (!__any_sync(kFullWarp, outgrown)) return;
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
+    for (int half = 0; half < 2; ++half) {
+      const float raised = fmaxf(reference[half], top[half]);
+      const float factor = exp2_approximate(reference[half] - raised);
+      reference[half] = raised;
+      row_sum[half] *= factor;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float raised = fmaxf(reference[block][half], top[block][half]);
-        const float factor = exp2_approximate(reference[block][half] - raised);
-        reference[block][half] = raised;
-        row_sum[block][half] *= factor;
-#pragma unroll
-        for (int column = 0; column < Shape::kColumns; ++column) {
-          acc_o[block][column][2 * half] *= factor;
-          acc_o[block][column][2 * half + 1] *= factor;
-        }
+      for (int column = 0; column < Shape::kColumns; ++column) {
+        acc_o[column][2 * half] *= factor;
+        acc_o[column][2 * half + 1] *= factor;
       }
     }
   }
@@ -139,7 +128,7 @@ struct QueryRows {
                                                    DropoutMask<Shape>& dropout) {
     constexpr int kHeadSize = Shape::kHeadSize;
     const int live = kTail ? (remaining + 15) / 16 : 4;  // blocks of 16 keys
-    float score[kBlocks][8][4] = {};
+    float score[8][4] = {};
     const auto by_columns = columns_first<kHeadSize>(lane);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -157,9 +146,7 @@ struct QueryRows {
       for (int column = 0; column < 8; ++column) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          if (8 * column + lane % 4 * 2 + i % 2 < remaining) continue;
-#pragma unroll
-          for (int block = 0; block < kBlocks; ++block) score[block][column][i] = -kInfinity;
+          if (8 * column + lane % 4 * 2 + i % 2 >= remaining) score[column][i] = -kInfinity;
         }
       }
     }
@@ -169,21 +156,18 @@ struct QueryRows {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (kTail && i >= live) continue;
-      uint32_t probability[kBlocks][4];
+      uint32_t probability[4];
 #pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
+      for (int column = 2 * i; column < 2 * i + 2; ++column) {
 #pragma unroll
-        for (int column = 2 * i; column < 2 * i + 2; ++column) {
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            float& value = score[block][column][j];
-            value = exp2_approximate(value * scale - reference[block][j / 2]);
-            row_sum[block][j / 2] += value;
-          }
+        for (int j = 0; j < 4; ++j) {
+          float& value = score[column][j];
+          value = exp2_approximate(value * scale - reference[j / 2]);
+          row_sum[j / 2] += value;
         }
-        pack_a_operand<T>(probability[block], score[block][2 * i], score[block][2 * i + 1]);
-        if constexpr (Shape::kDropout) apply_dropout(probability[block], block, i, lane, dropout);
       }
+      pack_a_operand<T>(probability, score[2 * i], score[2 * i + 1]);
+      if constexpr (Shape::kDropout) apply_dropout(probability, i, lane, dropout);
       gemm_ab<Shape>(acc_o, probability, values, 16 * i, lane);
     }
   }
@@ -191,11 +175,11 @@ struct QueryRows {
   /// Zeroes the dropped probabilities of key block i of 16. Columns 2c, 2c + 1 of 8 keys n are bits
   /// 8n + 2c and 8n + 2c + 1: shifted so that they top byte n, they become masks with one
   /// instruction.
-  __device__ __forceinline__ void apply_dropout(uint32_t (&probability)[4], int block, int i,
-                                                int lane, const DropoutMask<Shape>& mask) {
+  __device__ __forceinline__ void apply_dropout(uint32_t (&probability)[4], int i, int lane,
+                                                const DropoutMask<Shape>& mask) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t word = mask.of(block * 16 + half * 8 + lane / 4, i / 2);
+      const uint32_t word = mask.of(half * 8 + lane / 4, i / 2);
       const uint32_t even = word << (7 - lane % 4 * 2);
       const uint32_t odd = word << (6 - lane % 4 * 2);
 #pragma unroll
@@ -272,26 +256,22 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   }
   if (!active) return;
 
-  float factor[Shape::kBlocks][2];
+  float factor[2];
 #pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float total = queries.row_sum[block][half];
-      total += __shfl_xor_sync(kFullWarp, total, 1);
-      total += __shfl_xor_sync(kFullWarp, total, 2);
-      factor[block][half] = 1.0f / (total * params.dropout.keep);
-      const int row = at.first_row + warp * Shape::kWarpRows + block * 16 + half * 8 + lane / 4;
-      if (lane % 4 == 0 && row < at.length) {
-        params.lse[at.head * params.batch.tokens + at.begin + row] =
-            (queries.reference[block][half] + log2f(total)) * kLn2;
-      }
+  for (int half = 0; half < 2; ++half) {
+    float total = queries.row_sum[half];
+    total += __shfl_xor_sync(kFullWarp, total, 1);
+    total += __shfl_xor_sync(kFullWarp, total, 2);
+    factor[half] = 1.0f / (total * params.dropout.keep);
+    const int row = at.first_row + warp * Shape::kWarpRows + half * 8 + lane / 4;
+    if (lane % 4 == 0 && row < at.length) {
+      params.lse[at.head * params.batch.tokens + at.begin + row] =
+          (queries.reference[half] + log2f(total)) * kLn2;
     }
   }
-  store_rows<Shape>(
-      shared, warp, lane, queries.acc_o, [&](int block, int half) { return factor[block][half]; },
-      static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * head_size, stride / 3,
-      at.first_row, at.length, head_size);
+  store_rows<Shape>(shared, warp, lane, &queries.acc_o, factor,
+                    static_cast<T*>(params.out) + at.begin * (stride / 3) + at.head * head_size,
+                    stride / 3, at.first_row, at.length, head_size);
 }
 
 }  // namespace
@@ -305,9 +285,8 @@ struct ForwardPlan {
 };
 
 void launch_mma_forward(const AttentionLaunch& launch, AttentionFwdParams params) {
-  dispatch_mma<ForwardPlan>(launch, params, [&](auto shape) {
-    using Shape = decltype(shape);
-    launch_mma(forward_kernel<Shape>, Shape{}, kSharedBytes<Shape>, launch, params);
+  dispatch_mma<ForwardPlan>(launch, params, [&]<class Shape>(Shape shape) {
+    launch_mma(forward_kernel<Shape>, shape, kSharedBytes<Shape>, launch, params);
   });
 }
 

@@ -205,12 +205,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 
   const float key_factor = params.scale / params.dropout.keep;
   const float value_factor = 1.0f / params.dropout.keep;
-  store_rows<Shape>(
-      shared, warp, lane, gradient.dkey, [&](int, int) { return key_factor; }, head.dkey,
-      head.qkv_stride, at.first_row, at.length, head.head_size);
-  store_rows<Shape>(
-      shared + kRowsBytes, warp, lane, gradient.dvalue, [&](int, int) { return value_factor; },
-      head.dvalue, head.qkv_stride, at.first_row, at.length, head.head_size);
+  store_rows<Shape>(shared, warp, lane, gradient.dkey, {key_factor, key_factor}, head.dkey,
+                    head.qkv_stride, at.first_row, at.length, head.head_size);
+  store_rows<Shape>(shared + kRowsBytes, warp, lane, gradient.dvalue, {value_factor, value_factor},
+                    head.dvalue, head.qkv_stride, at.first_row, at.length, head.head_size);
 }
 
 }  // namespace
@@ -223,9 +221,8 @@ struct KeyPlan {
 };
 
 void launch_mma_key_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {
-  dispatch_mma<KeyPlan>(launch, params, [&](auto shape) {
-    using Shape = decltype(shape);
-    launch_mma(key_gradient_kernel<Shape>, Shape{}, kKeySharedBytes<Shape>, launch, params);
+  dispatch_mma<KeyPlan>(launch, params, [&]<class Shape>(Shape shape) {
+    launch_mma(key_gradient_kernel<Shape>, shape, kKeySharedBytes<Shape>, launch, params);
   });
 }
 

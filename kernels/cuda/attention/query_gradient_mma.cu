@@ -70,18 +70,18 @@ constexpr int kQuerySharedBytes = (2 * Shape::kRows + 4 * kInnerRows) * Shape::k
                                   +  // queries, dO; two stages of keys, values
                                   Shape::kRows * 4 * (1 + 2 * 2);
 
-/// A warp's queries, with the accumulators of their gradient.
+/// A warp's 16 queries, with the accumulators of their gradient.
 template <class Shape>
 struct QueryGradient {
   using T = typename Shape::T;
-  static constexpr int kBlocks = Shape::kBlocks;
   static constexpr int kHeadSize = Shape::kHeadSize;
+  static_assert(Shape::kWarpRows == 16);
 
   uint32_t queries;  // this warp's first row in the tile of queries, and of dO
   uint32_t douts;
-  float acc_dq[kBlocks][Shape::kColumns][4];  // of keep / scale * dS * key
-  float lse[kBlocks][2];                      // in units of log2
-  float delta[kBlocks][2];                    // times keep
+  float acc_dq[Shape::kColumns][4] = {};  // of keep / scale * dS * key
+  float lse[2];                           // in units of log2
+  float delta[2];                         // times keep
 
   __device__ __forceinline__ void init(uint32_t query_tile, uint32_t dout_tile, const float* deltas,
                                        const float* lse_rows, int first, int length, int warp,
@@ -89,19 +89,10 @@ struct QueryGradient {
     queries = query_tile + static_cast<uint32_t>(warp * Shape::kWarpRows * Shape::kRowBytes);
     douts = dout_tile + static_cast<uint32_t>(warp * Shape::kWarpRows * Shape::kRowBytes);
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      const int row = warp * Shape::kWarpRows + block * 16;
-#pragma unroll
-      for (int column = 0; column < Shape::kColumns; ++column) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) acc_dq[block][column][i] = 0.0f;
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int own = row + half * 8 + lane / 4;
-        delta[block][half] = deltas[own];
-        lse[block][half] = first + own < length ? lse_rows[first + own] * kLog2E : 0.0f;
-      }
+    for (int half = 0; half < 2; ++half) {
+      const int own = warp * Shape::kWarpRows + half * 8 + lane / 4;
+      delta[half] = deltas[own];
+      lse[half] = first + own < length ? lse_rows[first + own] * kLog2E : 0.0f;
     }
   }
 
@@ -111,18 +102,15 @@ struct QueryGradient {
   __device__ __forceinline__ void process_keys(uint32_t keys, uint32_t values, int remaining,
                                                int lane, float scale, const uint32_t* mask) {
     const auto by_columns = columns_first<kHeadSize>(lane);
-    float score[kBlocks][4][4] = {};
-    float dp[kBlocks][4][4] = {};  // dP, then dS
+    float score[4][4] = {};
+    float dp[4][4] = {};  // dP, then dS
     const auto own_rows = rows_first<kHeadSize>(lane);
 #pragma unroll
     for (int step = 0; step < Shape::kSteps; ++step) {
-      uint32_t query[kBlocks][4];
-      uint32_t dout[kBlocks][4];
-#pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
-        ldmatrix_x4(query[block], own_rows.at(queries, block * 16, step));
-        ldmatrix_x4(dout[block], own_rows.at(douts, block * 16, step));
-      }
+      uint32_t query[4];
+      uint32_t dout[4];
+      ldmatrix_x4(query, own_rows.at(queries, 0, step));
+      ldmatrix_x4(dout, own_rows.at(douts, 0, step));
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         uint32_t key[4];
@@ -133,39 +121,34 @@ struct QueryGradient {
         mma_column_pair<T>(dp, i, dout, value);
       }
     }
-    uint32_t dscore[2][kBlocks][4];
+    uint32_t dscore[2][4];
 #pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        uint32_t even = 0;
-        uint32_t odd = 0;
-        if constexpr (Shape::kDropout) {
-          const uint32_t word = mask[kIndex * Shape::kRows + block * 16 + half * 8 + lane / 4];
-          even = word << (7 - lane % 4 * 2);
-          odd = word << (6 - lane % 4 * 2);
-        }
-#pragma unroll
-        for (int column = 0; column < 4; ++column) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& at = dp[block][column][2 * half + i];
-            if constexpr (Shape::kDropout) {
-              at = masked(at, mask_of_byte(i == 0 ? even : odd, column));
-            }
-            const float probability =
-                exp2_approximate(score[block][column][2 * half + i] * scale - lse[block][half]);
-            at = probability * (at - delta[block][half]);
-            // Keys past the sequence have a score of 0, not of -infinity.
-            if (kTail && 8 * column + lane % 4 * 2 + i >= remaining) at = 0.0f;
-          }
-        }
+    for (int half = 0; half < 2; ++half) {
+      uint32_t even = 0;
+      uint32_t odd = 0;
+      if constexpr (Shape::kDropout) {
+        const uint32_t word = mask[kIndex * Shape::kRows + half * 8 + lane / 4];
+        even = word << (7 - lane % 4 * 2);
+        odd = word << (6 - lane % 4 * 2);
       }
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        pack_a_operand<T>(dscore[i][block], dp[block][2 * i], dp[block][2 * i + 1]);
+      for (int column = 0; column < 4; ++column) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float& at = dp[column][2 * half + i];
+          if constexpr (Shape::kDropout) {
+            at = masked(at, mask_of_byte(i == 0 ? even : odd, column));
+          }
+          const float probability =
+              exp2_approximate(score[column][2 * half + i] * scale - lse[half]);
+          at = probability * (at - delta[half]);
+          // Keys past the sequence have a score of 0, not of -infinity.
+          if (kTail && 8 * column + lane % 4 * 2 + i >= remaining) at = 0.0f;
+        }
       }
     }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) pack_a_operand<T>(dscore[i], dp[2 * i], dp[2 * i + 1]);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       gemm_ab<Shape>(acc_dq, dscore[i], keys, kIndex * kSlice + 16 * i, lane);
@@ -251,9 +234,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   if (!active) return;
 
   const float factor = params.scale / params.dropout.keep;
-  store_rows<Shape>(
-      shared, warp, lane, gradient.acc_dq, [&](int, int) { return factor; }, head.dquery,
-      head.qkv_stride, at.first_row, at.length, head.head_size);
+  store_rows<Shape>(shared, warp, lane, &gradient.acc_dq, {factor, factor}, head.dquery,
+                    head.qkv_stride, at.first_row, at.length, head.head_size);
 }
 
 }  // namespace
@@ -266,9 +248,8 @@ struct QueryPlan {
 };
 
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params) {
-  dispatch_mma<QueryPlan>(launch, params, [&](auto shape) {
-    using Shape = decltype(shape);
-    launch_mma(query_gradient_kernel<Shape>, Shape{}, kQuerySharedBytes<Shape>, launch, params);
+  dispatch_mma<QueryPlan>(launch, params, [&]<class Shape>(Shape shape) {
+    launch_mma(query_gradient_kernel<Shape>, shape, kQuerySharedBytes<Shape>, launch, params);
   });
 }
 

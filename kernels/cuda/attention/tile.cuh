@@ -67,22 +67,28 @@ __device__ __forceinline__ LaneOffset<kHeadSize> columns_first(int lane) {
   return LaneOffset<kHeadSize>((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 
-/// acc[block][2 pair] and [2 pair + 1] += left[block] x the two blocks of 8 columns in `right`.
+/// acc[2 pair] and [2 pair + 1] += left x the two blocks of 8 columns in `right`.
+template <class T, int kColumns>
+__device__ __forceinline__ void mma_column_pair(float (&acc)[kColumns][4], int pair,
+                                                const uint32_t (&left)[4],
+                                                const uint32_t (&right)[4]) {
+  mma_m16n8k16<T>(acc[2 * pair], left, right[0], right[1]);
+  mma_m16n8k16<T>(acc[2 * pair + 1], left, right[2], right[3]);
+}
+/// The same of several blocks of 16 rows.
 template <class T, int kBlocks, int kColumns>
 __device__ __forceinline__ void mma_column_pair(float (&acc)[kBlocks][kColumns][4], int pair,
                                                 const uint32_t (&left)[kBlocks][4],
                                                 const uint32_t (&right)[4]) {
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
-    mma_m16n8k16<T>(acc[block][2 * pair], left[block], right[0], right[1]);
-    mma_m16n8k16<T>(acc[block][2 * pair + 1], left[block], right[2], right[3]);
+    mma_column_pair<T>(acc[block], pair, left[block], right);
   }
 }
 
-/// acc += left x rows [first_row, first_row + 16) of `tile`.
-template <class Shape>
-__device__ __forceinline__ void gemm_ab(float (&acc)[Shape::kBlocks][Shape::kColumns][4],
-                                        const uint32_t (&left)[Shape::kBlocks][4], uint32_t tile,
+/// acc += left x rows [first_row, first_row + 16) of `tile`; acc and left of one block or several.
+template <class Shape, class Accumulators, class Left>
+__device__ __forceinline__ void gemm_ab(Accumulators& acc, const Left& left, uint32_t tile,
                                         int first_row, int lane) {
   const auto by_rows = rows_first<Shape::kHeadSize>(lane);
 #pragma unroll
@@ -161,13 +167,13 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
   }
 }
 
-/// Writes a warp's accumulators, times factor(block, half), to the columns of the head in the rows
-/// of global memory below `length`, through the warp's own rows of a shared-memory tile that is no
-/// longer read.
-template <class Shape, class Factor>
+/// Writes a warp's accumulators, those of half h of each block times factor[h], to the columns of
+/// the head in the rows of global memory below `length`, through the warp's own rows of a
+/// shared-memory tile that is no longer read. sums: [Shape::kBlocks].
+template <class Shape>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
-                                           const float (&sums)[Shape::kBlocks][Shape::kColumns][4],
-                                           const Factor& factor, typename Shape::T* rows,
+                                           const float (*sums)[Shape::kColumns][4],
+                                           const float (&factor)[2], typename Shape::T* rows,
                                            int stride, int first, int length, int head_size) {
   using T = typename Shape::T;
   constexpr int kHeadSize = Shape::kHeadSize;
@@ -182,7 +188,7 @@ __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int la
       for (int column = 0; column < Shape::kColumns; ++column) {
         const float* pair = &sums[block][column][2 * half];
         *reinterpret_cast<uint32_t*>(own + chunk_offset<kHeadSize>(row, column) + lane % 4 * 4) =
-            packed<T>(pair[0] * factor(block, half), pair[1] * factor(block, half));
+            packed<T>(pair[0] * factor[half], pair[1] * factor[half]);
       }
     }
   }
