@@ -8,7 +8,7 @@
 namespace bertha {
 
 // SoftmaxFwd by element type and kind: the files softmax_fwd_*.cu compile the kernels of 16 bits,
-// one kind each, softmax_fwd.cu all others; nvcc takes more than a minute for all in one file.
+// one type each, softmax_fwd.cu all others; nvcc takes more than a minute for all in one file.
 
 /// scale * x + bias where the mask is not zero, minus infinity elsewhere.
 template <class T>
