@@ -340,8 +340,7 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
-    dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&](auto shape) {
-      using Shape = decltype(shape);
+    dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&]<class Shape>(Shape) {
       const int bytes = ring_bytes<Shape, 3>(
           ring_stages<Shape>(kForwardStages, context.device.has_sm90a_code()), columns);
       const unsigned blocks = team_blocks<Shape>(context, &embedding_fwd_kernel<Shape>, rows,

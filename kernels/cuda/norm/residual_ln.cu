@@ -120,8 +120,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
   const int64_t columns = args.x.extent(1);
   if (rows == 0) return;
   const DeviceDropout dropout = device_dropout(args.dropout);
-  dispatch_io(args.x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) {
     const ForwardPointers<T> pointers{
         .x = aligned_elements<T>(args.x),
         .bias = aligned_elements<T>(args.bias),
@@ -134,8 +133,7 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
         .dropout_rows = optional_elements<int32_t>(args.dropout_rows)};
-    dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&](auto shape) {
-      using Shape = decltype(shape);
+    dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&]<class Shape>(Shape) {
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
       launch_dependent(context, residual_ln_fwd_kernel<Shape>,
                        {blocks, team_threads<Shape>(columns)}, pointers, rows, columns, dropout,
@@ -151,8 +149,7 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
   const DeviceDropout dropout = device_dropout(args.dropout);
   const bool add = args.accumulate == Accumulate::kYes;
   if (args.dx_fp8.q.has_data()) context.require_fp8(ResidualLnBwd::kName);
-  dispatch_io(args.dy.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) {
     float* partial = nullptr;
     unsigned blocks = 0;
     const auto take = [&](unsigned count) {

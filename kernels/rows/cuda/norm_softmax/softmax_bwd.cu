@@ -45,8 +45,7 @@ void run_cuda(CudaContext& context, const SoftmaxBwd& args) {
   const int64_t rows = args.dy.elements() / columns;
   if (rows == 0) return;
   const bool drops = args.dropout.probability != 0.0f;
-  dispatch_floating(args.dy.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_floating(args.dy.dtype, [&]<class T>(TypeTag<T>) {
     const MatrixLoad<T> dy{elements<T>(args.dy)};
     const MatrixLoad<T> y{elements<T>(args.y)};
     const MatrixStore<T> dx{elements<T>(args.dx)};
