@@ -25,13 +25,13 @@ constexpr std::array<Known, 4> kKnown{{
      "start with `srun --mpi=pmix` or `mpirun`, or unset SLURM_NTASKS to train in one process"},
 }};
 
-int parse_count(const char* variable, std::string_view text) {
-  const int count = parse_number<int>(text).value_or(0);
-  if (count < 1) {
-    fail(ExitCode::kEnvironment, variable, "='", text,
-         "', want the number of ranks; correct it or unset it");
+int parse_from(int least, const char* variable, std::string_view text, const char* want) {
+  const int number = parse_number<int>(text).value_or(-1);
+  if (number < least) {
+    fail(ExitCode::kEnvironment, variable, "='", text, "', want ", want,
+         "; correct it or unset it");
   }
-  return count;
+  return number;
 }
 
 bool has(const EnvironmentLookup& lookup, const char* variable) {
@@ -54,12 +54,7 @@ constexpr std::array<LocalVariables, 5> kLocal{{
 }};
 
 int parse_local(const char* variable, std::string_view text) {
-  const int number = parse_number<int>(text).value_or(-1);
-  if (number < 0) {
-    fail(ExitCode::kEnvironment, variable, "='", text,
-         "', want a rank of this machine or the number of its ranks; correct it or unset it");
-  }
-  return number;
+  return parse_from(0, variable, text, "a rank of this machine or the number of its ranks");
 }
 
 }  // namespace
@@ -79,10 +74,9 @@ std::optional<LocalRank> find_local_rank(const EnvironmentLookup& lookup) {
 
 std::optional<LauncherClaim> find_launcher(const EnvironmentLookup& lookup) {
   for (const Known& known : kKnown) {
-    const char* value = lookup(known.variable);
-    if (value != nullptr && *value != '\0') {
-      return LauncherClaim{known.variable, parse_count(known.variable, value)};
-    }
+    if (!has(lookup, known.variable)) continue;
+    return LauncherClaim{known.variable, parse_from(1, known.variable, lookup(known.variable),
+                                                    "the number of ranks")};
   }
   return std::nullopt;
 }

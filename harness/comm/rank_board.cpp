@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 
 #include "kernels/base/error.h"
@@ -13,49 +14,16 @@ namespace bertha {
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 const char* name(RunPhase phase) {
-  switch (phase) {
-    case RunPhase::kStart:
-      return "starting";
-    case RunPhase::kReadWeights:
-      return "reading weights";
-    case RunPhase::kOpenData:
-      return "opening data";
-    case RunPhase::kWaitForData:
-      return "waiting for data";
-    case RunPhase::kTrain:
-      return "training";
-    case RunPhase::kEvaluate:
-      return "evaluating";
-    case RunPhase::kSave:
-      return "saving";
-    case RunPhase::kFinish:
-      return "finishing";
-  }
-  return "unknown";
+  constexpr std::array kNames{"starting", "reading weights", "opening data", "waiting for data",
+                              "training", "evaluating",      "saving",       "finishing"};
+  return kNames.at(static_cast<size_t>(phase));
 }
 
 const char* name(CollectiveCall call) {
-  switch (call) {
-    case CollectiveCall::kNone:
-      return "none";
-    case CollectiveCall::kOfPipeline:
-      return "transport of data";
-    case CollectiveCall::kDuplicate:
-      return "making a communicator";
-    case CollectiveCall::kBarrier:
-      return "barrier";
-    case CollectiveCall::kBroadcast:
-      return "broadcast";
-    case CollectiveCall::kAgreement:
-      return "agreement";
-    case CollectiveCall::kReduceScatter:
-      return "reduce-scatter";
-    case CollectiveCall::kAllGather:
-      return "all-gather";
-    case CollectiveCall::kAllReduce:
-      return "all-reduce";
-  }
-  return "unknown";
+  constexpr std::array kNames{"none",           "transport of data", "making a communicator",
+                              "barrier",        "broadcast",         "agreement",
+                              "reduce-scatter", "all-gather",        "all-reduce"};
+  return kNames.at(static_cast<size_t>(call));
 }
 
 RankBoard::RankBoard() : own_memory_(2), slots_(own_memory_) { register_process(); }

@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// The parts of a run, in their order.
+/// The parts of a run, in their order; name() lists them likewise.
 enum class RunPhase : int64_t {
   kStart,
   kReadWeights,
@@ -22,7 +22,7 @@ enum class RunPhase : int64_t {
 /// For a sentence: "evaluating".
 const char* name(RunPhase phase);
 
-/// What ranks call together.
+/// What ranks call together; name() lists them in this order.
 enum class CollectiveCall : int64_t {
   kNone,
   kOfPipeline,  // by a thread that reads data

@@ -5,11 +5,16 @@
 
 namespace bertha {
 
+namespace {
+
+/// Whether two views have a byte in common.
 bool overlap(const View& a, const View& b) {
   const char* a_begin = static_cast<const char*>(a.data);
   const char* b_begin = static_cast<const char*>(b.data);
   return a_begin < b_begin + b.bytes() && b_begin < a_begin + a.bytes();
 }
+
+}  // namespace
 
 void check_shard(const Collectives& collectives, const View& full, const View& shard) {
   const int index = collectives.shard();

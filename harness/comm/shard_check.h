@@ -4,9 +4,6 @@
 
 namespace bertha {
 
-/// Whether two views have a byte in common.
-bool overlap(const View& a, const View& b);
-
 /// Of the views of a reduce-scatter or an all-gather: one dtype, equal shards, and the shard
 /// apart from the full view or at its own slot there. Error(kInternal) names the rest.
 void check_shard(const Collectives& collectives, const View& full, const View& shard);

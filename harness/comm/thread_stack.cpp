@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -62,23 +63,16 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-const char* state_text(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-      return "asleep";
-    case 'D':
-      return "waits for a disk, a file server or a device and cannot be interrupted";
-    case 'T':
-      return "stopped by a signal";
-    case 't':
-      return "stopped by a debugger";
-    case 'Z':
-      return "has ended";
-    default:
-      return "unknown";
-  }
+std::string state_text(char state) {
+  static const std::map<char, std::string> kTexts{
+      {'R', "running"},
+      {'S', "asleep"},
+      {'D', "waits for a disk, a file server or a device and cannot be interrupted"},
+      {'T', "stopped by a signal"},
+      {'t', "stopped by a debugger"},
+      {'Z', "has ended"}};
+  const auto known = kTexts.find(state);
+  return known == kTexts.end() ? "unknown" : known->second;
 }
 
 }  // namespace
