@@ -1,10 +1,12 @@
 #include "harness/checkpoint/model_garden.h"
 
 #include <array>
-#include <charconv>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
+
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 namespace {
@@ -20,72 +22,65 @@ constexpr std::string_view kMaskedToken = "masked_lm/";
 constexpr std::array<std::string_view, 4> kRoots = {"model/encoder_network/", "model/encoder/",
                                                     "encoder/", "model/"};
 
-constexpr std::array<NamePair, 7> kEncoderParts = {{
+// A name that ends with a slash stands for the tensors of a layer, whose last names are the same in
+// both: kernel and bias, gamma and beta.
+constexpr NamePair kEncoderParts[] = {
     {"_embedding_layer/embeddings", "bert/embeddings/word_embeddings"},
     {"_position_embedding_layer/embeddings", "bert/embeddings/position_embeddings"},
     {"_type_embedding_layer/embeddings", "bert/embeddings/token_type_embeddings"},
-    {"_embedding_norm_layer/gamma", "bert/embeddings/LayerNorm/gamma"},
-    {"_embedding_norm_layer/beta", "bert/embeddings/LayerNorm/beta"},
-    {"_pooler_layer/kernel", "bert/pooler/dense/kernel"},
-    {"_pooler_layer/bias", "bert/pooler/dense/bias"},
-}};
+    {"_embedding_norm_layer/", "bert/embeddings/LayerNorm/"},
+    {"_pooler_layer/", "bert/pooler/dense/"},
+};
 
 /// By number, but for the layers and the pooler behind them.
-constexpr std::array<NamePair, 5> kNumberedParts = {{
+constexpr NamePair kNumberedParts[] = {
     {"0/embeddings", "bert/embeddings/word_embeddings"},
     {"1/embeddings", "bert/embeddings/position_embeddings"},
     {"2/embeddings", "bert/embeddings/token_type_embeddings"},
-    {"3/gamma", "bert/embeddings/LayerNorm/gamma"},
-    {"3/beta", "bert/embeddings/LayerNorm/beta"},
-}};
+    {"3/", "bert/embeddings/LayerNorm/"},
+};
 constexpr int kFirstNumberedLayer = 4;
 
 /// Of a layer; older versions have the projection of attention beside it and not in it.
-constexpr std::array<NamePair, 18> kLayerParts = {{
-    {"_attention_layer/_query_dense/kernel", "attention/self/query/kernel"},
-    {"_attention_layer/_query_dense/bias", "attention/self/query/bias"},
-    {"_attention_layer/_key_dense/kernel", "attention/self/key/kernel"},
-    {"_attention_layer/_key_dense/bias", "attention/self/key/bias"},
-    {"_attention_layer/_value_dense/kernel", "attention/self/value/kernel"},
-    {"_attention_layer/_value_dense/bias", "attention/self/value/bias"},
-    {"_attention_layer/_output_dense/kernel", "attention/output/dense/kernel"},
-    {"_attention_layer/_output_dense/bias", "attention/output/dense/bias"},
-    {"_attention_output_dense/kernel", "attention/output/dense/kernel"},
-    {"_attention_output_dense/bias", "attention/output/dense/bias"},
-    {"_attention_layer_norm/gamma", "attention/output/LayerNorm/gamma"},
-    {"_attention_layer_norm/beta", "attention/output/LayerNorm/beta"},
-    {"_intermediate_dense/kernel", "intermediate/dense/kernel"},
-    {"_intermediate_dense/bias", "intermediate/dense/bias"},
-    {"_output_dense/kernel", "output/dense/kernel"},
-    {"_output_dense/bias", "output/dense/bias"},
-    {"_output_layer_norm/gamma", "output/LayerNorm/gamma"},
-    {"_output_layer_norm/beta", "output/LayerNorm/beta"},
-}};
+constexpr NamePair kLayerParts[] = {
+    {"_attention_layer/_query_dense/", "attention/self/query/"},
+    {"_attention_layer/_key_dense/", "attention/self/key/"},
+    {"_attention_layer/_value_dense/", "attention/self/value/"},
+    {"_attention_layer/_output_dense/", "attention/output/dense/"},
+    {"_attention_output_dense/", "attention/output/dense/"},
+    {"_attention_layer_norm/", "attention/output/LayerNorm/"},
+    {"_intermediate_dense/", "intermediate/dense/"},
+    {"_output_dense/", "output/dense/"},
+    {"_output_layer_norm/", "output/LayerNorm/"},
+};
 
 /// Of the masked-token head; the table of words is its own where it shares it with the encoder.
-constexpr std::array<NamePair, 6> kMaskedTokenParts = {{
+constexpr NamePair kMaskedTokenParts[] = {
     {"embedding_table", "bert/embeddings/word_embeddings"},
-    {"dense/kernel", "cls/predictions/transform/dense/kernel"},
-    {"dense/bias", "cls/predictions/transform/dense/bias"},
-    {"layer_norm/gamma", "cls/predictions/transform/LayerNorm/gamma"},
-    {"layer_norm/beta", "cls/predictions/transform/LayerNorm/beta"},
+    {"dense/", "cls/predictions/transform/dense/"},
+    {"layer_norm/", "cls/predictions/transform/LayerNorm/"},
     {"output_bias.Sbias", "cls/predictions/output_bias"},
-}};
+};
 
 /// What a task saves of the sentence head, and a whole model.
-constexpr std::array<NamePair, 6> kSentenceParts = {{
-    {"next_sentence..pooler_dense/kernel", "bert/pooler/dense/kernel"},
-    {"next_sentence..pooler_dense/bias", "bert/pooler/dense/bias"},
-    {"classification_heads/0/dense/kernel", "bert/pooler/dense/kernel"},
-    {"classification_heads/0/dense/bias", "bert/pooler/dense/bias"},
+constexpr NamePair kSentenceParts[] = {
+    {"next_sentence..pooler_dense/", "bert/pooler/dense/"},
+    {"classification_heads/0/dense/", "bert/pooler/dense/"},
     {"classification_heads/0/out_proj/kernel", "cls/seq_relationship/output_weights"},
     {"classification_heads/0/out_proj/bias", "cls/seq_relationship/output_bias"},
-}};
+};
 
-template <size_t kCount>
-std::string official_part(const std::array<NamePair, kCount>& parts, std::string_view theirs) {
+bool is_of_layer(std::string_view official, std::string_view tensor) {
+  const bool is_norm = official.ends_with("LayerNorm/");
+  return is_norm ? tensor == "gamma" || tensor == "beta" : tensor == "kernel" || tensor == "bias";
+}
+
+std::string official_part(std::span<const NamePair> parts, std::string_view theirs) {
+  const size_t layer_end = theirs.rfind('/') + 1;
+  const std::string_view layer = theirs.substr(0, layer_end), tensor = theirs.substr(layer_end);
   for (const auto& [name, official] : parts) {
     if (name == theirs) return std::string(official);
+    if (name == layer && is_of_layer(official, tensor)) return concat(official, tensor);
   }
   return "";
 }
@@ -96,10 +91,10 @@ std::string_view without_front(std::string_view text, std::string_view front) {
 
 /// Takes "12/" from the front of `rest`.
 std::optional<int> take_number(std::string_view& rest) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-  if (error != std::errc() || end == rest.data() + rest.size() || *end != '/') return std::nullopt;
-  rest.remove_prefix(static_cast<size_t>(end - rest.data()) + 1);
+  const size_t slash = rest.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const std::optional<int> number = parse_number<int>(rest.substr(0, slash));
+  rest.remove_prefix(slash + 1);
   return number;
 }
 
