@@ -22,13 +22,25 @@ bool ends_inside_a_line(int descriptor) {
   return end > 0 && ::pread(descriptor, &last, 1, end - 1) == 1 && last != '\n';
 }
 
+/// Of a file that cannot be opened with O_NOFOLLOW: a link is named as what it is.
+[[noreturn]] void fail_to_open(const std::string& path, int error) {
+  if (error != ELOOP) {
+    fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(error),
+         "; choose another folder with log.run_dir");
+  }
+  fail(ExitCode::kData, path,
+       ": is a link, and a run writes to files of its own folder alone; "
+       "remove the link, or choose another folder with log.run_dir");
+}
+
 }  // namespace
 
 AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_to_open(path, errno, "choose another folder with log.run_dir");
+  if (descriptor_ < 0) fail_to_open(path, errno);
   try {
-    if (content == Content::kLines) end_last_line();
+    // A record that another process is writing looks unfinished too: then an empty line is added.
+    if (content == Content::kLines && ends_inside_a_line(descriptor_)) write("\n");
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -36,11 +48,6 @@ AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
 }
 
 AppendFile::~AppendFile() { ::close(descriptor_); }
-
-void AppendFile::end_last_line() {
-  // A record that another process is writing looks unfinished too: then an empty line is added.
-  if (ends_inside_a_line(descriptor_)) write("\n");
-}
 
 void AppendFile::check_in_place() const {
   if (is_file_at(descriptor_, path_)) return;
@@ -83,15 +90,6 @@ void AppendFile::remove_last(off_t bytes) {
 void AppendFile::append_line(std::string line) {
   line += '\n';
   append(line);
-}
-
-void fail_to_open(const std::string& path, int error, const char* advice) {
-  if (error != ELOOP) {
-    fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(error), "; ", advice);
-  }
-  fail(ExitCode::kData, path,
-       ": is a link, and a run writes to files of its own folder alone; "
-       "remove the link, or choose another folder with log.run_dir");
 }
 
 void make_folder(const std::string& path, const std::string& advice) {

@@ -35,7 +35,6 @@ class AppendFile {
   const std::string& path() const { return path_; }
 
  private:
-  void end_last_line();
   void check_in_place() const;
   void write(std::string_view bytes);
   void remove_last(off_t bytes);
@@ -49,12 +48,6 @@ class AppendFile {
 /// Errors    Error(kData) with the path, the reason (a file in the way, no permission, ...) and
 ///           `advice`: what to choose instead.
 void make_folder(const std::string& path, const std::string& advice);
-
-/// The end of a file that cannot be opened for writing with O_NOFOLLOW.
-///
-/// Errors    Error(kData) with the path, the system's reason (`error` is errno) and `advice`; it
-///           names a link as what it is.
-[[noreturn]] void fail_to_open(const std::string& path, int error, const char* advice);
 
 /// Milliseconds since the epoch.
 int64_t now_ms();

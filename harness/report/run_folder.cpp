@@ -31,15 +31,14 @@ Json object_of(const RunInfo::Pairs& pairs) {
   return object;
 }
 
-std::string environment_json(const StartRecord& record) {
-  const int64_t start_ms = record.start_ms > 0 ? record.start_ms : now_ms();
-  const Json facts = {{"started", local_time_text(start_ms)},
-                      {"command_line", record.info.command_line},
-                      {"git_hash", record.info.git_hash},
-                      {"world_size", record.world_size},
+std::string environment_json(int64_t world_size, const RunInfo& info) {
+  const Json facts = {{"started", local_time_text(now_ms())},
+                      {"command_line", info.command_line},
+                      {"git_hash", info.git_hash},
+                      {"world_size", world_size},
                       {"host", host_json(read_host_facts())},
-                      {"versions", object_of(record.info.versions)},
-                      {"environment", object_of(record.info.environment)}};
+                      {"versions", object_of(info.versions)},
+                      {"environment", object_of(info.environment)}};
   return facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -118,11 +117,13 @@ void make_parts(const RunFolder& folder) {
   }
 }
 
-std::string record_start(const RunFolder& folder, const StartRecord& record) {
+std::string record_start(const RunFolder& folder, const std::string& resolved_yaml,
+                         int64_t world_size, const RunInfo& info) {
   const int64_t start = count_starts(folder.path);
   std::string resolved = start_file(folder.path, "resolved", start, ".yaml");
-  write_new_file(resolved, record.resolved_yaml);
-  write_new_file(start_file(folder.path, "env", start, ".json"), environment_json(record));
+  write_new_file(resolved, resolved_yaml);
+  write_new_file(start_file(folder.path, "env", start, ".json"),
+                 environment_json(world_size, info));
   return resolved;
 }
 
@@ -138,12 +139,8 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   replace_link(link.string(), inside.string());
 }
 
-std::string node_log_path(const std::string& run_dir, const std::string& host) {
-  return fmt::format("{}/logs/{}.log", run_dir, host);
-}
-
 void start_node_log(const std::string& run_dir, const std::string& host, int64_t rank) {
-  const auto file = std::make_shared<AppendFile>(node_log_path(run_dir, host));
+  const auto file = std::make_shared<AppendFile>(fmt::format("{}/logs/{}.log", run_dir, host));
   set_log_record([file, rank](LogLevel level, const std::string& text) {
     try {
       file->append_line(fmt::format("{} [rank {}] {}: {}", local_time_text(now_ms()), rank,

@@ -35,14 +35,6 @@ struct RunInfo {
   Pairs environment = {};     // the variables worth recording, name and value
 };
 
-/// What a start records.
-struct StartRecord {
-  int64_t start_ms = 0;            // epoch milliseconds, for the date; 0 = now
-  std::string resolved_yaml = {};  // the whole config with every default
-  int64_t world_size = 1;
-  RunInfo info = {};
-};
-
 /// Makes the folder of a run, or opens the one that a run continues, and locks it. Without run_dir
 /// the name alone chooses it, so that the same command finds its folder again; a batch job has one
 /// of its own, which it finds again when it is put back into the queue. Called on rank 0 only.
@@ -59,12 +51,14 @@ void set_aside_mlperf_logs(const RunFolder& folder);
 /// Makes mllog/ tb/ logs/ ckpt/, where they are not there. Errors as above.
 void make_parts(const RunFolder& folder);
 
-/// Records the settings of a start that trains, in
+/// Records the settings of a start that trains, `resolved_yaml` being the whole config with every
+/// default, in
 ///   run.lock resolved.yaml env.json system.json metrics.jsonl mllog/result_0.txt tb/
 ///   logs/HOST.log ckpt/
 /// A later start leaves resolved.yaml and env.json as they are and adds resolved.resume1.yaml and
 /// env.resume1.json. Returns the path of the resolved*.yaml of this start. Errors as above.
-std::string record_start(const RunFolder& folder, const StartRecord& record);
+std::string record_start(const RunFolder& folder, const std::string& resolved_yaml,
+                         int64_t world_size, const RunInfo& info);
 
 /// The resolved*.yaml of the newest start in a run folder; "" = there was none.
 std::string newest_config(const std::string& run_dir);
@@ -76,13 +70,10 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir =
 /// ckpt in the run folder.
 std::string checkpoint_dir(const std::string& run_dir);
 
-/// logs/node7.log in the run folder.
-std::string node_log_path(const std::string& run_dir, const std::string& host);
-
-/// From here on every log line of this process is also in the file of its node, debug lines
-/// included, each with date, time and rank; a rank whose lines were not on the console can be read
-/// there. The ranks of a node append whole lines, so that nothing is lost with one that dies. Ends
-/// with set_log_record({}). A line that cannot be written any more is left out.
+/// From here on every log line of this process is also in logs/HOST.log of the run folder, debug
+/// lines included, each with date, time and rank; a rank whose lines were not on the console can be
+/// read there. The ranks of a node append whole lines, so that nothing is lost with one that dies.
+/// Ends with set_log_record({}). A line that cannot be written any more is left out.
 ///
 /// Errors    Error(kData) when the file cannot be opened.
 void start_node_log(const std::string& run_dir, const std::string& host, int64_t rank);

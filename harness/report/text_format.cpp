@@ -1,5 +1,6 @@
 #include "harness/report/text_format.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -89,12 +90,7 @@ std::string bytes_text(int64_t bytes) {
 }
 
 std::string local_time_text(int64_t time_ms) {
-  const std::time_t seconds = static_cast<std::time_t>(time_ms / 1000);
-  std::tm parts{};
-  localtime_r(&seconds, &parts);
-  std::array<char, 64> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S%z", &parts);
-  return text.data();
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}", fmt::localtime(std::time_t{time_ms / 1000}));
 }
 
 std::string wrapped_words(const std::string& text, int64_t columns, int64_t taken, int64_t margin) {

@@ -187,9 +187,8 @@ void open_data(Training& training, const RunInfo& info) {
   claim_checkpoints(run);
   // A start that was refused has trained nothing: its settings are not those of the run.
   on_first_rank(world, [&run = run, &telemetry = telemetry, &info] {
-    telemetry.resolved_config = record_start(
-        telemetry.folder,
-        {.resolved_yaml = to_yaml(run.config), .world_size = run.world->size(), .info = info});
+    telemetry.resolved_config =
+        record_start(telemetry.folder, to_yaml(run.config), run.world->size(), info);
     point_latest_to(run.run_dir);
   });
   run.energy = std::make_unique<EnergyMeter>(run.session->gpu.bus_id, world);
