@@ -70,6 +70,16 @@ struct KernelFacts {
   bool graphs = false;          // forward and backward are CUDA graphs
 };
 
+/// What the calls of one operation took together, or took in the mean step. The GEMMs of linear
+/// layers count apart by shape: "linear_fwd 24576x3072x1024" is [T x N x K].
+struct OperationTime {
+  std::string name;
+  double calls = 0;
+  double ms = 0;     // between events before and after each call, on the stream
+  double flops = 0;  // of GEMMs, 2 per multiply-add; 0 where the shapes do not tell
+  double bytes = 0;  // tensors read and written, each once per reading and writing; 0 for GEMMs
+};
+
 /// What the logs say once, before training.
 struct RunFacts {
   int64_t world_size = 1;

@@ -23,7 +23,7 @@ std::string share_text(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
 }
 
-std::string speed_text(const OperationRow& operation) {
+std::string speed_text(const OperationTime& operation) {
   if (operation.flops > 0) {
     const double flops = per_second(operation.flops, operation.ms);
     return flops < kTera ? fmt::format("{:.2f} GFLOP/s", flops / kGiga)
@@ -34,7 +34,7 @@ std::string speed_text(const OperationRow& operation) {
 }
 
 /// path: of the operation in the JSON; "" = only in the text.
-void add_operation(const std::string& path, const OperationRow& operation, double step_ms,
+void add_operation(const std::string& path, const OperationTime& operation, double step_ms,
                    Report& report) {
   const auto named = [&](const char* name) { return path.empty() ? "" : path + name; };
   const std::string speed = speed_text(operation);
@@ -51,7 +51,7 @@ void add_operations(const StepBenchReport& found, Report& report) {
   const double step_ms = mean(found.step_ms);
   report.table_line("\n{:<44}{:>11}{:>11}{:>11}", "operations of rank 0", "calls/step", "ms/step",
                     "of step");
-  OperationRow rest{.name = "copies, ranks, launches", .ms = step_ms};
+  OperationTime rest{.name = "copies, ranks, launches", .ms = step_ms};
   for (size_t i = 0; i < found.operations.size(); ++i) {
     add_operation(fmt::format("operations/{}/", i), found.operations[i], step_ms, report);
     rest.ms -= found.operations[i].ms;
@@ -74,11 +74,12 @@ void add_phases(const StepBenchReport& found, Report& report) {
   add("between steps", figure("", step_ms - sum));
 }
 
-void add_utilization(const StepBenchReport& found, double utilization, Report& report) {
+void add_utilization(const StepBenchReport& found, double flops_per_second, Report& report) {
   constexpr const char* kName = "utilization (MFU)";
   if (found.peak_flops_per_second > 0) {
     report.row(kName, "{} % of {} TFLOP/s{}",
-               figure("utilization", utilization, [](double x) { return fixed_text(100 * x, 1); }),
+               figure("utilization", flops_per_second / found.peak_flops_per_second,
+                      [](double x) { return fixed_text(100 * x, 1); }),
                figure("peak_flops_per_second", found.peak_flops_per_second,
                       [](double x) { return fixed_text(x / kTera, 1); }),
                found.kernels.fp8_gemms.empty() ? "" : ", the peak of 16 bits");
@@ -90,7 +91,9 @@ void add_utilization(const StepBenchReport& found, double utilization, Report& r
 }
 
 void add_mean_step(const StepBenchReport& found, Report& report) {
-  const StepBenchRates rates = rates_of(found);
+  const double step_ms = mean(found.step_ms);
+  const double flops_per_second =
+      per_second(found.model_flops_global, step_ms) / static_cast<double>(found.ranks);
   const auto ms = [&](const char* name, double value) {
     return figure(fmt::format("step_ms/{}", name), value);
   };
@@ -104,19 +107,21 @@ void add_mean_step(const StepBenchReport& found, Report& report) {
              figure("masked_per_step", found.masked_global));
   report.row("step, median", "{:.3f} ms", ms_at("median", 0.5));
   report.row("step, p10 to p90", "{:.3f} to {:.3f} ms", ms_at("p10", 0.1), ms_at("p90", 0.9));
-  report.row("step, mean", "{:.3f} ms", ms("mean", mean(found.step_ms)));
+  report.row("step, mean", "{:.3f} ms", ms("mean", step_ms));
   report.put("step_ms/all", found.step_ms);
-  report.row("sequences/s", "{}", figure("seqs_per_second", rates.seqs_per_second, scaled_text));
-  report.row("tokens/s", "{}", figure("tokens_per_second", rates.tokens_per_second, scaled_text));
+  report.row("sequences/s", "{}",
+             figure("seqs_per_second", per_second(found.seqs_global, step_ms), scaled_text));
+  report.row("tokens/s", "{}",
+             figure("tokens_per_second", per_second(found.tokens_global, step_ms), scaled_text));
   report.row("model TFLOP/s per rank", "{}",
-             figure("model_flops_per_second_per_rank", rates.flops_per_second,
+             figure("model_flops_per_second_per_rank", flops_per_second,
                     [](double flops) { return fixed_text(flops / kTera, 3); }));
-  add_utilization(found, rates.utilization, report);
+  add_utilization(found, flops_per_second, report);
   report.row("device memory, peak", "{} of {}",
              figure("peak_memory_bytes", found.peak_memory_bytes, bytes_text),
              figure("total_memory_bytes", found.total_memory_bytes, bytes_text));
   if (found.joules_global > 0) {
-    const double watts = found.joules_global / (mean(found.step_ms) / 1e3);
+    const double watts = found.joules_global / (step_ms / 1e3);
     report.row("energy", "{:.1f} J per step, {:.0f} W per GPU",
                figure("joules_per_step", found.joules_global),
                watts / static_cast<double>(found.ranks));
@@ -124,18 +129,6 @@ void add_mean_step(const StepBenchReport& found, Report& report) {
 }
 
 }  // namespace
-
-StepBenchRates rates_of(const StepBenchReport& report) {
-  const double step_ms = mean(report.step_ms);
-  StepBenchRates rates{.seqs_per_second = per_second(report.seqs_global, step_ms),
-                       .tokens_per_second = per_second(report.tokens_global, step_ms),
-                       .flops_per_second = per_second(report.model_flops_global, step_ms) /
-                                           static_cast<double>(report.ranks)};
-  if (report.peak_flops_per_second > 0) {
-    rates.utilization = rates.flops_per_second / report.peak_flops_per_second;
-  }
-  return rates;
-}
 
 Report report_of(const StepBenchReport& found) {
   Report report(kNameColumns);

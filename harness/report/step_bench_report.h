@@ -12,15 +12,6 @@
 
 namespace bertha {
 
-/// One operation in the mean step of rank 0.
-struct OperationRow {
-  std::string name;
-  double calls = 0;
-  double ms = 0;
-  double flops = 0;  // of GEMMs; 0 = unknown
-  double bytes = 0;  // read and written; 0 = unknown
-};
-
 /// What `bertha bench step` found. Steps are the timed ones; sums and means are over all ranks
 /// where the name says global, and the time of a step is that of its slowest rank.
 struct StepBenchReport {
@@ -45,21 +36,13 @@ struct StepBenchReport {
   int64_t peak_memory_bytes = 0;     // in use on the fullest rank's device
   int64_t total_memory_bytes = 0;    // of it
   double joules_global = 0;          // of the GPUs, as their driver counts; 0 = unknown
-  std::vector<OperationRow> operations = {};  // falling times; empty = not timed
+  std::vector<OperationTime> operations = {};  // of rank 0; falling times; empty = not timed
   // Of all steps, the warm-up included, as a check that what was timed is training.
   double loss = 0;
   int64_t skipped_updates = 0;
 };
 
-/// Mean rates over the timed steps.
-struct StepBenchRates {
-  double seqs_per_second = 0;    // all ranks
-  double tokens_per_second = 0;  // all ranks
-  double flops_per_second = 0;   // model FLOPs of one rank
-  double utilization = 0;        // of the peak; 0 = unknown
-};
-StepBenchRates rates_of(const StepBenchReport& report);
-
+/// Rates are means over the timed steps.
 Report report_of(const StepBenchReport& found);
 
 }  // namespace bertha

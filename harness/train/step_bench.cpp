@@ -4,6 +4,7 @@
 #include <bit>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "data/pipeline/synthetic_steps.h"
@@ -26,29 +27,13 @@ namespace {
 /// long run have been for most of its steps.
 constexpr int64_t kBenchBatches = 4;
 
-/// What the model computes in a step.
-struct BenchWork {
-  StepWork global;  // all ranks
-  StepWork here;    // this rank
-};
-
-void add(const SyntheticSteps& steps, int64_t tokens, StepWork& work) {
-  ++work.num_seqs;
-  work.num_tokens += tokens;
-  work.num_masked += masked_tokens_of(steps, tokens);
-  work.squared_tokens += tokens * tokens;
-}
-
-BenchWork work_of(const SyntheticSteps& steps, const SyntheticPlan& plan, int rank) {
-  BenchWork work;
-  const auto ranks = static_cast<size_t>(steps.num_ranks);
-  for (size_t bin = 0; bin < plan.bins.size(); ++bin) {
-    for (const SyntheticSequence& sequence : plan.bins[bin]) {
-      add(steps, sequence.tokens, work.global);
-      if (bin % ranks == static_cast<size_t>(rank)) add(steps, sequence.tokens, work.here);
-    }
+void add(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& bin, StepWork& work) {
+  for (const SyntheticSequence& sequence : bin) {
+    ++work.num_seqs;
+    work.num_tokens += sequence.tokens;
+    work.num_masked += masked_tokens_of(steps, sequence.tokens);
+    work.squared_tokens += sequence.tokens * sequence.tokens;
   }
-  return work;
 }
 
 /// The largest micro-batch of any rank, when the number of sequences follows from the lengths.
@@ -56,15 +41,11 @@ BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPl
   BatchRows most{.tokens = steps.tokens_per_micro_batch, .seq_tokens = steps.max_seq_tokens};
   for (const SyntheticPlan& plan : plans) {
     for (const std::vector<SyntheticSequence>& bin : plan.bins) {
-      int64_t tokens = 0;
-      int64_t masked = 0;
-      for (const SyntheticSequence& sequence : bin) {
-        tokens += sequence.tokens;
-        masked += masked_tokens_of(steps, sequence.tokens);
-      }
-      most.tokens = std::max(most.tokens, tokens);
-      most.seqs = std::max(most.seqs, std::ssize(bin));
-      most.masked = std::max(most.masked, masked);
+      StepWork work;
+      add(steps, bin, work);
+      most.tokens = std::max(most.tokens, work.num_tokens);
+      most.seqs = std::max(most.seqs, work.num_seqs);
+      most.masked = std::max(most.masked, work.num_masked);
     }
   }
   return most;
@@ -150,29 +131,27 @@ class BenchSteps {
   int64_t step_ = 0;
 };
 
-SessionOptions session_options(const StepBenchOptions& options, const SyntheticSteps& steps,
-                               const std::vector<SyntheticPlan>& plans) {
-  SessionOptions made{.time_operations = options.by_operation};
-  if (options.tokens_per_rank > 0) made.capacity = capacity_of(steps, plans);
-  return made;
-}
-
 /// Of the timed steps, whose lengths follow `plans`. Its work is the mean over them.
 void describe(const Session& session, const StepBenchOptions& options,
               const SyntheticSteps& synthetic, const std::vector<SyntheticPlan>& plans,
               BenchSteps& timed, StepBenchReport& report) {
   const auto steps = static_cast<double>(options.steps);
-  StepWork here;
+  const auto ranks = static_cast<size_t>(session.world->size());
+  StepWork here;  // this rank
   for (int64_t i = 0; i < options.steps; ++i) {
     const SyntheticPlan& plan =
         plans[static_cast<size_t>((options.warmup_steps + i) % kBenchBatches)];
-    const BenchWork work = work_of(synthetic, plan, session.world->rank());
-    report.seqs_global += static_cast<double>(work.global.num_seqs) / steps;
-    report.tokens_global += static_cast<double>(work.global.num_tokens) / steps;
-    report.masked_global += static_cast<double>(work.global.num_masked) / steps;
+    StepWork global;  // all ranks
+    for (size_t bin = 0; bin < plan.bins.size(); ++bin) {
+      add(synthetic, plan.bins[bin], global);
+      const bool is_own = bin % ranks == static_cast<size_t>(session.world->rank());
+      if (is_own) add(synthetic, plan.bins[bin], here);
+    }
+    report.seqs_global += static_cast<double>(global.num_seqs) / steps;
+    report.tokens_global += static_cast<double>(global.num_tokens) / steps;
+    report.masked_global += static_cast<double>(global.num_masked) / steps;
     report.most_tokens_per_rank += static_cast<double>(plan.most_tokens_per_rank) / steps;
-    report.model_flops_global += model_flops_per_step(session.dims, work.global) / steps;
-    here.squared_tokens += work.here.squared_tokens;
+    report.model_flops_global += model_flops_per_step(session.dims, global) / steps;
   }
   report.phase_ms = timed.timers().take_totals_ms();
   for (double& ms : report.phase_ms) ms /= steps;
@@ -183,11 +162,8 @@ void describe(const Session& session, const StepBenchOptions& options,
   for (OperationTime& time : session.timed_ops->take_totals()) {
     if (time.name == "attention_fwd") time.flops = attention_flops;
     if (time.name == "attention_bwd") time.flops = 2 * attention_flops;
-    report.operations.push_back({.name = time.name,
-                                 .calls = static_cast<double>(time.calls) / steps,
-                                 .ms = time.ms / steps,
-                                 .flops = time.flops / steps,
-                                 .bytes = time.bytes / steps});
+    for (double* sum : {&time.calls, &time.ms, &time.flops, &time.bytes}) *sum /= steps;
+    report.operations.push_back(std::move(time));
   }
 }
 
@@ -200,7 +176,9 @@ StepBenchReport bench_step(const Config& config, const StepBenchOptions& options
   synthetic.tokens_per_micro_batch = options.tokens_per_rank;
   std::vector<SyntheticPlan> plans;
   for (int64_t i = 0; i < kBenchBatches; ++i) plans.push_back(plan_synthetic_step(synthetic, i));
-  Session session(config, world, session_options(options, synthetic, plans));
+  SessionOptions made{.time_operations = options.by_operation};
+  if (options.tokens_per_rank > 0) made.capacity = capacity_of(synthetic, plans);
+  Session session(config, world, made);
   session.initialize_weights();
   const std::unique_ptr<Pipeline> pipeline =
       make_synthetic_pipeline(synthetic,

@@ -6,20 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/run_records.h"
 #include "kernels/base/device.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {
-
-/// What the calls of one operation took together. The GEMMs of linear layers count apart by
-/// shape: "linear_fwd 24576x3072x1024" is [T x N x K].
-struct OperationTime {
-  std::string name;
-  int64_t calls = 0;
-  double ms = 0;     // between events before and after each call, on the stream
-  double flops = 0;  // of GEMMs, 2 per multiply-add; 0 where the shapes do not tell
-  double bytes = 0;  // tensors read and written, each once per reading and writing; 0 for GEMMs
-};
 
 /// The operations of another Ops, each between two events on its stream. The stream's order and
 /// its results stay as they are; the events keep small operations a little apart.
