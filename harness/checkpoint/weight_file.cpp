@@ -9,17 +9,6 @@
 namespace bertha {
 namespace {
 
-/// Elements on the host in f32: where they are, or widened into `storage`.
-const float* as_floats(const View& values, std::vector<float>& storage) {
-  if (values.dtype == DType::kF32) return values.as<float>();
-  storage.resize(static_cast<size_t>(values.elements()));
-  for (size_t i = 0; i < storage.size(); ++i) {
-    storage[i] = values.dtype == DType::kF16 ? to_float(values.as<Half>()[i])
-                                             : to_float(values.as<BFloat16>()[i]);
-  }
-  return storage.data();
-}
-
 /// `floats_of(rows)` gives the elements of a tensor in f32.
 template <class FloatsOf>
 void write_rows(const std::string& path, const std::vector<NamedRows>& names,
@@ -48,6 +37,16 @@ void write_rows(const std::string& path, const std::vector<NamedRows>& names,
 }
 
 }  // namespace
+
+const float* as_floats(const View& values, std::vector<float>& storage) {
+  if (values.dtype == DType::kF32) return values.as<float>();
+  storage.resize(static_cast<size_t>(values.elements()));
+  for (size_t i = 0; i < storage.size(); ++i) {
+    storage[i] = values.dtype == DType::kF16 ? to_float(values.as<Half>()[i])
+                                             : to_float(values.as<BFloat16>()[i]);
+  }
+  return storage.data();
+}
 
 void write_weight_file(const std::string& path, const CheckpointParts& parts) {
   std::vector<NamedRows> names = hugging_face_names(*parts.table, parts.dims);

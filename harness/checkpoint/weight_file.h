@@ -18,4 +18,8 @@ void write_weight_file(const std::string& path, const CheckpointParts& parts);
 void write_weight_file(const std::string& path, const std::vector<NamedRows>& names,
                        const float* flat, DType dtype = DType::kF32);
 
+/// Elements of a view on the host, f32, f16 or bf16, in f32: where they are, or widened into
+/// `storage`.
+const float* as_floats(const View& values, std::vector<float>& storage);
+
 }  // namespace bertha

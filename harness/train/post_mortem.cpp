@@ -4,27 +4,17 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "data/files/new_file.h"
+#include "harness/checkpoint/weight_file.h"
 #include "harness/train/host_pieces.h"
 #include "harness/train/step.h"
-#include "kernels/base/half.h"
 
 namespace bertha {
 namespace {
 
 using Json = nlohmann::json;
-
-float element_of(const View& values, int64_t i) {
-  switch (values.dtype) {
-    case DType::kF16:
-      return to_float(values.as<Half>()[i]);
-    case DType::kBF16:
-      return to_float(values.as<BFloat16>()[i]);
-    default:
-      return values.as<float>()[i];
-  }
-}
 
 /// Adds the figures of a tensor on the device (f32, bf16 or f16) to report[list], over its finite
 /// elements; its name to report["not_finite"] if it has others. Blocks: the host.
@@ -32,9 +22,11 @@ void add_figures(Json& report, const char* list, const std::string& name, const 
                  HostPieces& pieces) {
   int64_t not_finite = 0;
   double largest = 0, sum = 0, squares = 0;
+  std::vector<float> widened;
   pieces.each(values, [&](const View& piece) {
+    const float* const floats = as_floats(piece, widened);
     for (int64_t i = 0; i < piece.elements(); ++i) {
-      const double x = element_of(piece, i);
+      const double x = floats[i];
       if (!std::isfinite(x)) {
         ++not_finite;
         continue;
