@@ -1,9 +1,9 @@
 #include "harness/config/run_plan.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "kernels/base/divide.h"
+#include "kernels/base/parse_number.h"
 
 namespace bertha {
 
@@ -45,14 +45,12 @@ RunPlan make_run_plan(const Config& config) {
 }
 
 std::optional<StepRange> parse_step_range(std::string_view text) {
-  StepRange range;
-  const char* const end = text.data() + text.size();
-  const auto [colon, first_error] = std::from_chars(text.data(), end, range.first);
-  if (first_error != std::errc() || colon == end || *colon != ':') return std::nullopt;
-  const auto [rest, last_error] = std::from_chars(colon + 1, end, range.last);
-  if (last_error != std::errc() || rest != end) return std::nullopt;
-  if (range.first < 1 || range.last < range.first) return std::nullopt;
-  return range;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto first = parse_number<int64_t>(text.substr(0, colon));
+  const auto last = parse_number<int64_t>(text.substr(colon + 1));
+  if (!first || !last || *first < 1 || *last < *first) return std::nullopt;
+  return StepRange{.first = *first, .last = *last};
 }
 
 }  // namespace bertha

@@ -35,15 +35,7 @@ bool decays(ParamClass param_class, DecayRule rule) {
 
 /// Parameters of the published code in the weight, and as many in the bias, of one QKV GEMM.
 int64_t qkv_parameters(DecayRule rule) {
-  switch (rule) {
-    case DecayRule::kReference:
-    case DecayRule::kNvidiaFmha:
-      return 3;
-    case DecayRule::kNvidiaTe:
-    case DecayRule::kBaidu:
-      return 1;
-  }
-  return 1;
+  return rule == DecayRule::kReference || rule == DecayRule::kNvidiaFmha ? 3 : 1;
 }
 
 class TableBuilder {

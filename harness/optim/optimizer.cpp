@@ -190,11 +190,6 @@ void Optimizer::await_weights(int64_t end_element) const {
   }
 }
 
-void Optimizer::prepare() {
-  parts_.ops->run(
-      LambPrepare{.state = state_, .gradient_sum_of_squares = sum_of_squares_, .rules = rules_});
-}
-
 void Optimizer::advance_moments() {
   parts_.ops->run(LambMoments{.gradient = gradient_shard_,
                               .weight = master_,
@@ -293,7 +288,8 @@ void Optimizer::reduce_gradients() {
 }
 
 void Optimizer::update_weights() {
-  prepare();
+  parts_.ops->run(
+      LambPrepare{.state = state_, .gradient_sum_of_squares = sum_of_squares_, .rules = rules_});
   if (is_lamb()) {
     advance_moments();
     sum_over_shards(norms_);

@@ -103,7 +103,6 @@ class Optimizer {
   void sum_over_shards(const View& values);
   void gather_bucket(size_t bucket);
   void gather_all_buckets();
-  void prepare();
   void advance_moments();
   void update_slice(const Bucket& bucket, std::span<const LambSegment> segments);
   void update_and_gather();

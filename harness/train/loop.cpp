@@ -45,11 +45,7 @@ void check_replicas_if_due(const Run& run) {
   const bool is_due = every_steps > 0 && run.state.step % every_steps == 0;
   if (!is_due || run.world->size() == 1) return;
   const std::unique_ptr<Transport> transport = run.world->make_transport();
-  check_replicas({.device = &run.session->backend->device(),
-                  .stream = &run.session->backend->stream(),
-                  .optimizer = run.session->optimizer.get(),
-                  .table = &run.session->table},
-                 *transport);
+  check_replicas(run.session->checkpoint_parts(), *transport);
 }
 
 bool is_save_due(const Run& run) {

@@ -20,7 +20,7 @@ namespace {
 /// in four thousand million.
 class Checksums {
  public:
-  explicit Checksums(const ReplicaParts& parts) : pieces_(*parts.device, *parts.stream) {}
+  explicit Checksums(const CheckpointParts& parts) : pieces_(*parts.device, *parts.stream) {}
 
   uint32_t after(uint32_t before, const View& values) {
     pieces_.each(values, [&](const View& piece) {
@@ -54,7 +54,7 @@ uint32_t checksum_in_shard(const Optimizer& optimizer, Checksums& checksums, con
   return checksum;
 }
 
-std::vector<Held> held_by_this_rank(const ReplicaParts& parts, int num_ranks) {
+std::vector<Held> held_by_this_rank(const CheckpointParts& parts, int num_ranks) {
   const Optimizer& optimizer = *parts.optimizer;
   Checksums checksums(parts);
   std::vector<Held> all;
@@ -148,7 +148,7 @@ std::vector<int> odd_ones(const Copies& copies) {
 
 }  // namespace
 
-void check_replicas(const ReplicaParts& parts, Transport& transport) {
+void check_replicas(const CheckpointParts& parts, Transport& transport) {
   const std::vector<Held> own = held_by_this_rank(parts, transport.size());
   const int64_t shard = parts.optimizer->shard();
   // One number of each kind from every rank; more only where these differ.

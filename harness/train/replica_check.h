@@ -1,17 +1,9 @@
 #pragma once
 
 #include "data/pipeline/transport.h"
-#include "harness/model/params.h"
-#include "harness/optim/optimizer.h"
+#include "harness/checkpoint/checkpoint.h"
 
 namespace bertha {
-
-struct ReplicaParts {
-  Device* device = nullptr;
-  Stream* stream = nullptr;  // compute
-  Optimizer* optimizer = nullptr;
-  const ParamTable* table = nullptr;
-};
 
 /// Compares checksums of what several ranks hold, which by construction has the same bits on all:
 /// the weights and the optimizer's counters, and where ranks have copies of a shard its master
@@ -21,6 +13,6 @@ struct ReplicaParts {
 /// Blocks    the host, while everything compared is copied there and read once.
 /// Errors    on all ranks: Error(kNumeric) naming the first tensor that differs, the ranks that
 ///           hold it and their hosts.
-void check_replicas(const ReplicaParts& parts, Transport& transport);
+void check_replicas(const CheckpointParts& parts, Transport& transport);
 
 }  // namespace bertha

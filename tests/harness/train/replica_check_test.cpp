@@ -58,7 +58,8 @@ std::vector<std::string> complaints(int ranks, bool one_shard,
       check_replicas({.device = &device,
                       .stream = rig.stream.get(),
                       .optimizer = &rig.optimizer,
-                      .table = &rig.table},
+                      .table = &rig.table,
+                      .dims = {}},
                      world.transport(rank));
     } catch (const Error& error) {
       EXPECT_EQ(error.code, ExitCode::kNumeric);
