@@ -68,13 +68,13 @@ BenchModel bench_model(const Config& config) {
           .attention_dropout = static_cast<float>(config.model.attention_dropout)};
 }
 
-std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes,
-                                      const Device& device, World& world) {
+std::vector<BenchBatch> bench_batches(const Config& config, const std::string& lengths_path,
+                                      int64_t tokens, const Device& device, World& world) {
   std::vector<BenchBatch> batches;
   const auto add = [&](const std::string& name, const LengthHistogram& lengths) {
-    batches.push_back(bench_batch(config, name, lengths, sizes.tokens, device));
+    batches.push_back(bench_batch(config, name, lengths, tokens, device));
   };
-  if (!sizes.lengths_path.empty()) add("histogram", read_lengths(sizes.lengths_path, world));
+  if (!lengths_path.empty()) add("histogram", read_lengths(lengths_path, world));
   const int64_t longest = config.data.max_seq_tokens;
   add(concat("all ", longest), {});
   const int64_t quarter = std::max<int64_t>(longest / 4, 3);

@@ -18,14 +18,9 @@ LengthHistogram read_lengths(const std::string& path, World& world);
 
 BenchModel bench_model(const Config& config);
 
-struct BenchSizes {
-  std::string lengths_path;  // of a histogram; "" = none
-  int64_t tokens = 0;        // live, of each batch
-};
-
-/// The histogram's batch, where there is one ("histogram"), all sequences at full length
-/// ("all 512"), and at a quarter of it ("all 128").
-std::vector<BenchBatch> bench_batches(const Config& config, const BenchSizes& sizes,
-                                      const Device& device, World& world);
+/// The batch of the histogram at `lengths_path`, unless that is "" ("histogram"), of sequences at
+/// full length ("all 512"), and at a quarter of it ("all 128"). `tokens`: live, of each batch.
+std::vector<BenchBatch> bench_batches(const Config& config, const std::string& lengths_path,
+                                      int64_t tokens, const Device& device, World& world);
 
 }  // namespace bertha

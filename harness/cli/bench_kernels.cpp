@@ -215,8 +215,8 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   const Device& device = all.front().backend->device();
   report.precision = name(all.front().io);
   report.device = device.description();
-  const std::vector<BenchBatch> batches = bench_batches(
-      config, {.lengths_path = options.lengths, .tokens = options.tokens}, device, world);
+  const std::vector<BenchBatch> batches =
+      bench_batches(config, options.lengths, options.tokens, device, world);
   std::vector<OpCase> cases =
       chosen_cases(make_op_cases(setting.model, batches), options.operations);
   const auto is_fp8_case = [](const OpCase& op) { return op.operation == "quantize"; };

@@ -31,12 +31,6 @@ std::vector<std::string> command_names(const CLI::App& command) {
   return names;
 }
 
-const CLI::App* find_command(const CLI::App& command, const std::string& name) {
-  const auto found =
-      command.get_subcommands([&](const CLI::App* known) { return known->get_name() == name; });
-  return found.empty() ? nullptr : found.front();
-}
-
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {

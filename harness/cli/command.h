@@ -72,8 +72,6 @@ void set_help(CLI::App& app, const std::vector<std::string>& examples);
 
 /// Names of the sub-commands of a command, in the order of its help.
 std::vector<std::string> command_names(const CLI::App& command);
-/// The sub-command of that name, or null.
-const CLI::App* find_command(const CLI::App& command, const std::string& name);
 /// "--config", "--set" and so on.
 std::vector<std::string> option_names(const CLI::App& command);
 

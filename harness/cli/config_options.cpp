@@ -11,6 +11,7 @@
 
 #include "harness/backend_cuda.h"
 #include "harness/checkpoint/load_weights.h"
+#include "harness/checkpoint/on_all_ranks.h"
 #include "harness/cli/model_defaults.h"
 #include "harness/comm/start_limit.h"
 #include "harness/config/check.h"
@@ -101,21 +102,17 @@ CLI::Option& add_repeatable(CLI::App& command, std::string_view names, const std
               ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-// What rank 0 broadcasts: a configuration as YAML, or why there is none.
-std::string config_message(const CLI::App& command, int num_ranks, BatchRule rule) {
-  try {
-    const LoadedConfig loaded = load_from_options(command, num_ranks);
-    const Config& config = loaded.config;
-    const bool trains = rule == BatchRule::kDividesOverRanks;
-    check_config(config, trains ? num_ranks : 0);
-    // A run that is evaluated may have begun with weights that are gone.
-    const bool begins_there =
-        trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");
-    if (begins_there && are_there(config.checkpoint.init)) check_initial_weights(config);
-    return "config\n" + to_yaml(config);
-  } catch (const Error& error) {
-    return concat("error\n", static_cast<int>(error.code), '\n', error.what());
-  }
+// The configuration that the options ask for, checked for a run on `num_ranks` ranks.
+Config checked_config(const CLI::App& command, int num_ranks, BatchRule rule) {
+  const LoadedConfig loaded = load_from_options(command, num_ranks);
+  const Config& config = loaded.config;
+  const bool trains = rule == BatchRule::kDividesOverRanks;
+  check_config(config, trains ? num_ranks : 0);
+  // A run that is evaluated may have begun with weights that are gone.
+  const bool begins_there =
+      trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");
+  if (begins_there && are_there(config.checkpoint.init)) check_initial_weights(config);
+  return config;
 }
 
 // What the run of a checkpoint, or the run of this folder, was configured with; "" = not recorded.
@@ -251,17 +248,10 @@ ComputeBackend backend_of_options(const CLI::App& command) {
 }
 
 Config config_for_ranks(const CLI::App& command, World& world, BatchRule rule) {
-  std::string message;
-  {
-    const StartLimit limit(std::getenv, world.size(), "received the configuration");
-    message =
-        world.broadcast(world.rank() == 0 ? config_message(command, world.size(), rule) : "", 0);
-  }
-  const size_t line = message.find('\n');
-  const std::string rest = message.substr(line + 1);
-  if (message.substr(0, line) == "config") return config_from_yaml(rest, "the config of rank 0");
-  const size_t second = rest.find('\n');
-  throw Error(static_cast<ExitCode>(std::stoi(rest.substr(0, second))), rest.substr(second + 1));
+  const StartLimit limit(std::getenv, world.size(), "received the configuration");
+  const std::string yaml = text_of_first_rank(
+      world, [&] { return to_yaml(checked_config(command, world.size(), rule)); });
+  return config_from_yaml(yaml, "the config of rank 0");
 }
 
 }  // namespace bertha

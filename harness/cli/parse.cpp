@@ -63,10 +63,10 @@ std::string prefix(const std::string& name) {
 
 void add_commands(const CLI::App& app, const std::vector<std::string>& words,
                   std::vector<std::vector<std::string>>& all) {
-  for (const std::string& name : command_names(app)) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     all.push_back(words);
-    all.back().push_back(name);
-    add_commands(*find_command(app, name), std::vector(all.back()), all);
+    all.back().push_back(command->get_name());
+    add_commands(*command, std::vector(all.back()), all);
   }
 }
 

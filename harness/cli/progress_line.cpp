@@ -78,15 +78,11 @@ void ProgressLine::update(int64_t done, int64_t total) {
   // The last state is always shown on a terminal; in a log only when lines were shown before.
   const bool last = finished && line_open_;
   if (elapsed < next_seconds_ && !last) return;
-  print({.label = options_.label,
-         .unit = options_.unit,
-         .done = done,
-         .total = total,
-         .elapsed_seconds = elapsed});
-  next_seconds_ = options_.terminal.redraws ? elapsed + kRedrawSeconds : elapsed * kIntervalGrowth;
-}
-
-void ProgressLine::print(const ProgressView& view) {
+  const ProgressView view{.label = options_.label,
+                          .unit = options_.unit,
+                          .done = done,
+                          .total = total,
+                          .elapsed_seconds = elapsed};
   if (options_.terminal.redraws) {
     // One column stays free: some terminals wrap when the last one is written.
     options_.write("\r\033[K" + progress_text(view, options_.terminal.columns - 1));
@@ -94,6 +90,7 @@ void ProgressLine::print(const ProgressView& view) {
   } else {
     options_.write(progress_text(view, 200) + "\n");
   }
+  next_seconds_ = options_.terminal.redraws ? elapsed + kRedrawSeconds : elapsed * kIntervalGrowth;
 }
 
 WorkProgress progress_lines(const Terminal& terminal) {

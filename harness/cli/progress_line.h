@@ -51,8 +51,6 @@ class ProgressLine {
   void update(int64_t done, int64_t total);
 
  private:
-  void print(const ProgressView& view);
-
   Options options_;
   std::mutex mutex_;
   double start_seconds_ = 0;
