@@ -51,7 +51,7 @@ TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
     ms += operation["ms_per_step"].get<double>();
     if (operation["name"] == "linear_fwd 512x64x32") calls = operation["calls_per_step"];
   }
-  EXPECT_EQ(calls, 2.0);
+  EXPECT_EQ(calls, 1.0);  // the last layer computes fewer rows there
   EXPECT_LE(ms, 1.001 * found["step_ms"]["mean"].get<double>());
   EXPECT_THAT(ran.out, testing::ContainsRegex("\n  attention_bwd +2.0 "));
   EXPECT_THAT(ran.out, testing::ContainsRegex("\n  lamb_moments +1.0 "));
