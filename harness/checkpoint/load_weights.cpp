@@ -348,8 +348,8 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   std::fill_n(flat, table.elements, 0.0f);
   if (!loaded.fresh.empty()) {
     initialize(table, dims, model.init_stddev, request.seed, flat);
-    loaded.notes.push_back(
-        concat(place.path, " has ", listed(loaded.fresh), ": started from random weights"));
+    loaded.notes.push_back(concat(place.path, " has ", listed(loaded.fresh),
+                                  ": started from random weights, all other tensors are loaded"));
   }
   for (const NamedRows& rows : wanted) {
     if (contains(loaded.fresh, rows.part)) continue;

@@ -71,7 +71,8 @@ std::string model_name(const fs::path& folder) {
 /// What our model lacks and a BertConfig can ask for.
 void check_features(const std::string& path, const Json& json) {
   const std::string type = json.value("model_type", "bert");
-  if (type != "bert") refuse(path, "states a model of type " + type + ", want bert.");
+  if (type != "bert")
+    refuse(path, "states a model of type " + type + ", want bert; choose a BERT.");
   const std::string positions = json.value("position_embedding_type", "absolute");
   if (positions != "absolute") {
     refuse(path, "position_embedding_type is " + positions + ", want absolute.");

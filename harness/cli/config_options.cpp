@@ -151,6 +151,10 @@ Given given_by(const CLI::App& command) {
     if (is_file || name == "--config") {
       files.push_back(value);
     } else if (name == "--data") {
+      if (!data_folder.empty()) {
+        fail(ExitCode::kUsage, "--data names one folder, found ", data_folder, " and ", value,
+             "; prepare all text together (bertha data prepare --text A B), or give one of them");
+      }
       data_folder = value;
       overrides.push_back({.assignment = "data.train=" + value, .spelled = name + " " + value});
     } else if (name == "--set") {

@@ -149,7 +149,8 @@ std::string text_of_counts(const std::string& path, const std::map<std::string, 
        "its sentences are long for the sequences; write a sentence per line, give --prose for "
        "ordinary prose, or raise --max-seq-tokens; --segments one loses nothing"},
       {"unknown_tokens", "text_tokens", 0.05, "of the text [UNK]",
-       "the vocabulary lacks it; train one on this text with `bertha data vocab`"},
+       "the vocabulary lacks it; choose a model whose vocabulary has it, or to train from nothing "
+       "make one of this text with `bertha data vocab`"},
       {"lone_documents", "documents", 0.05, "of the documents alone in their file",
        "their random next sentences are their own; put them into one file, with a blank line "
        "between documents"}};

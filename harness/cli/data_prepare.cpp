@@ -156,6 +156,11 @@ void use_ids(const PrepareCommand& command, PrepareOptions& options) {
 /// training: no duplication, because masks are drawn anew while training, 1 % held out, sequences
 /// no longer than its position table, and blocks of one segment unless it has a next-sentence head.
 void fit_to_model(const PrepareCommand& command, PrepareOptions& options) {
+  if (!std::filesystem::exists(command.model)) {
+    fail(ExitCode::kData, "--model ", command.model,
+         ": there is no such folder; give a Hugging Face folder on this machine (the names of the "
+         "Hub are not downloaded: hf download NAME --local-dir DIR)");
+  }
   const std::string folder = weights_at(command.model);
   options.vocab_file = folder;
   const auto is_free = [&](const char* name) { return !is_given(*command.app, name); };

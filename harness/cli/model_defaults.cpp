@@ -142,7 +142,14 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
   if (config.optimizer.name == OptimizerName::kAdamw) {
     defaults.set_number("optimizer.base_learning_rate", kAdamwLearningRate);
   }
-  if (!defaults.is_set("train.max_steps")) defaults.set_number("train.max_epochs", kEpochs);
+  if (!defaults.is_set("train.max_steps")) {
+    defaults.set_number("train.max_epochs", kEpochs);
+    if (config.train.max_epochs == 0) {
+      fail(ExitCode::kUsage,
+           "train.max_epochs is 0 and train.max_steps is not set, so that nothing "
+           "says how long to train; set one of them (train.max_steps 0 evaluates only)");
+    }
+  }
   defaults.set("optimizer.schedule", std::string(word_of(Schedule::kLinear)));
   defaults.set("train.target_accuracy", "0");
   if (!config.data.synthetic) defaults.set("data.masking", "dynamic");

@@ -119,6 +119,35 @@ class Adapt(EndToEnd):
         again = run(words, extra={"BERTHA": BERTHA})
         self.assertEqual(again.code, 0, again)
         self.assertTrue((output / "model.safetensors").exists())
+        self.assertIn("remove it, and for another run", run(words, extra={"BERTHA": BERTHA}).err)
+
+    def test_the_one_command_knows_whose_option_is_whose(self):
+        posts = self.new_folder("posts")
+        posts.mkdir()
+        texts = [text for text in make_text(8, 40).split("\n\n") if text.strip()]
+        (posts / "posts.jsonl").write_text("\n".join(json.dumps({"body": text}) for text in texts))
+        output = self.new_folder("of-posts")
+        adapt = str(LAUNCH / "adapt")
+        wrong = run([adapt, self.model, posts, "--output", output, "--batch-size", "4"], extra={"BERTHA": BERTHA})
+        self.assertEqual(wrong.code, 2, wrong)
+        self.assertIn("did you mean --global-batch?", wrong.err)
+        self.assertFalse(pathlib.Path(f"{output}.work").exists())
+        done = run([adapt, "--output", output, self.model, posts, "--hold-out", "0.2", "--max-steps", "1", "--field",
+                    "body"], extra={"BERTHA": BERTHA})
+        self.assertEqual(done.code, 0, done)
+        found = json.loads((pathlib.Path(f"{output}.work") / "shards" / "manifest.json").read_text())
+        self.assertEqual((found["options"]["field"], found["options"]["hold_out"]), ("body", "0.2"))
+        for words, said in {(adapt, self.model, "--output", output): "at least one TEXT",
+                            (adapt, self.model, posts): "--output DIR is missing"}.items():
+            self.assertIn(said, run(list(words), extra={"BERTHA": BERTHA}).err)
+
+    def test_what_cannot_be_meant_is_refused(self):
+        shards = self.prepared(self.model)
+        train = ("train", "--model", self.model, "--data", shards)
+        self.assert_failure(bertha(*train, "--data", self.corpus), 2, "--data names one folder")
+        self.assert_failure(bertha(*train, "--epochs", 0), 2, "nothing says how long to train")
+        self.assert_failure(bertha("data", "prepare", "--text", self.corpus, "--model", "bert-base-cased", "--output",
+                                   self.new_folder("none")), 4, "hf download NAME")
 
     def test_weights_in_several_files_are_the_same_weights(self):
         split = self.changed_model("split")
