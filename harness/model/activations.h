@@ -14,15 +14,15 @@ namespace bertha {
 // A new activation is a member here and a line of activations.cpp; T, B, M and K are the rows in
 // use, see BatchRows.
 
-/// What one encoder layer keeps for its backward pass. R: T, or K in the last layer where it is
-/// computed on needed rows after its attention.
+/// What one encoder layer keeps for its backward pass. R is T; in the last layer it is K if only
+/// the needed rows are computed after the attention.
 struct LayerActivations {
   View qkv;              // io  [T, 3, A, D]
   View context;          // io  [T, H]     attention output before its projection
   View lse;              // f32 [A, T]
   View attention_mask;   // u8  [T, A, S / 8]  kept probabilities; S = P up to a multiple of 32
-  View needed_context;   // io  [K, H]     of the last layer: needed rows of context
-  View needed_x;         // io  [K, H]     and of the layer's input
+  View needed_context;   // io  [K, H]     last layer: needed rows of context
+  View needed_x;         // io  [K, H]     last layer: needed rows of its input
   View projection_mask;  // u8  [R, H / 8]     kept elements
   View attention_sum;    // io  [R, H]
   View attention_mean;   // f32 [R]
@@ -50,7 +50,7 @@ struct EmbeddingActivations {
 };
 
 struct HeadActivations {
-  View hidden;         // io  [K, H]  needed rows of the last layer, where it computes all
+  View hidden;         // io  [K, H]  needed rows of the last layer's output if it computes all
   View pooled;         // io  [B, H]
   View nsp_logits;     // io  [B, 2]
   View transform_pre;  // io  [M, H]

@@ -265,7 +265,7 @@ struct Bert::State {
 
   // The micro-batch in work, and its rows of the buffers.
   BatchRows live;                    // without those that pad it
-  bool ends_on_needed_rows = false;  // where those are fewer
+  bool ends_on_needed_rows = false;  // the last layer computes only the needed rows
   DeviceBatch batch;
   Activations activations;
 };

@@ -62,7 +62,7 @@ class Bert {
 
   /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
   void set_random(uint64_t seed, uint64_t micro_step);
-  /// Which rows the next uploads' last layer computes.
+  /// Sets which rows the last layer computes, from the next upload on.
   void set_last_layer(LastLayer last_layer);
   /// Begins a new sum of gradients, which the next backward writes and those after it add to. A
   /// step without a backward leaves the old gradients.

@@ -20,7 +20,7 @@ struct DeviceBatch {
   View position_ids;   // i32 [T]
   View rows_by_word;   // i32 [T]      -1 beyond the live count; no data if the batch has none
   View cu_seqlens;     // i32 [B + 1]
-  View needed_rows;    // i32 [K]      rows of masked tokens [M], then of first tokens [B]; else -1
+  View needed_rows;    // i32 [K]      masked tokens [M], then first tokens [B]; padding -1
   View masked_labels;  // i32 [M]      -1 beyond the live count
   View next_sentence_labels;  // i32 [B]
   std::span<const SequenceGroup> groups;

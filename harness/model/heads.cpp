@@ -9,12 +9,12 @@ namespace {
 
 const View kNoView;
 
-/// Of `rows`, io [K, H]: those of the masked tokens, [M, H].
+/// The rows of masked tokens, [M, H], in `rows`, io [K, H].
 View masked_rows(const HeadCall& call, const View& rows) {
   return rows.rows(0, call.batch->masked_labels.extent(0));
 }
 
-/// Of `rows`, io [K, H]: those of the first tokens, [B, H].
+/// The rows of first tokens, [B, H], in `rows`, io [K, H].
 View first_rows(const HeadCall& call, const View& rows) {
   return rows.rows(call.batch->masked_labels.extent(0), call.batch->next_sentence_labels.extent(0));
 }

@@ -24,7 +24,8 @@ View as_heads(const View& rows, const View& qkv) {
   return rows.reshaped({qkv.extent(0), qkv.extent(2), qkv.extent(3)});
 }
 
-/// What follows the attention is computed row by row: for all rows, or for the needed ones alone.
+/// Operands of the operations after the attention, which work row by row: all rows, or only the
+/// needed ones.
 struct RowPart {
   explicit RowPart(const LayerCall& call)
       : is_needed_only(call.needed_rows.has_data()),
@@ -42,7 +43,7 @@ struct RowPart {
   bool is_needed_only;
   View x;          // io [R, H]  rows of the layer's input
   View context;    // io [R, H]
-  View d_out;      // io [R, H]  gradient of the layer's output, in the end of x by the residual
+  View d_out;      // io [R, H]  gradient of the output, then of x along the residual
   View d_context;  // io [R, H]
   View projected;  // io [R, H]
   View d_branch;   // io [R, H]

@@ -41,7 +41,7 @@ struct LayerCall {
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
   View x;            // io [T, H]  input of the layer
-  View needed_rows;  // i32 [K]  rows to compute after the attention, -1 = padding; no data: all
+  View needed_rows;  // i32 [K]  the only rows after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // of modes other than kIo
   LayerSettings settings;
