@@ -223,13 +223,16 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       data, chosen,
       {.name = "prepare",
        .description =
-           "Turns text into shards of training samples, as the published generator does. Plain "
-           "text files without --prose, --documents, --part-mib, --hold-out and --segments are the "
-           "published form: a shard per file, bit for bit the published samples. "
-           "Finished parts are kept when it is stopped and run again. By --vocab with a file, text "
-           "is tokenized as in google-research's tokenization.py, from which transformers differs "
-           "for words of 101 to 200 characters, characters for private use, and [CLS] or [SEP] "
-           "written in text.",
+           "Turns text into shards of training samples. With --model they suit the further "
+           "training "
+           "of that model: its tokenizer, 1 % of the documents held out, and blocks of one segment "
+           "unless it has a next-sentence head. With --vocab, plain text files without --prose, "
+           "--documents, --part-mib, --hold-out and --segments become the published benchmark's "
+           "samples, bit for bit, a shard per file; text is tokenized as in google-research's "
+           "tokenization.py, from which transformers differs for words of 101 to 200 characters, "
+           "characters for private use, and [CLS] or [SEP] written in text. Finished parts are "
+           "kept "
+           "when the command is stopped and run again.",
        .examples = {
            "bertha data prepare --text corpus/ --model bert-base-cased/ --output shards",
            "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",

@@ -28,9 +28,10 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "train",
        .description =
-           "Trains a model until it reaches its target; start it with mpirun for several "
-           "ranks. Exit code 0 when the target is reached, 3 when not, 75 when stopped "
-           "with its state saved: the same command then goes on.",
+           "Trains a model until it reaches its target, or with --model to the last step; start it "
+           "with mpirun for several ranks. Exit code 0 at the end, 3 if a target was not reached, "
+           "75 "
+           "when stopped with its state saved: the same command then goes on.",
        .examples = {
            "bertha train --config configs/quickstart.yaml",
            "bertha train --config configs/models/tiny.yaml --set data.synthetic=true "
