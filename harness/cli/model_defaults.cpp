@@ -216,9 +216,12 @@ bool are_there(const std::string& weights) {
 
 bool has_next_sentence_head(const std::string& weights) {
   const auto source = open_weights(locate_weights(weights));
-  return std::ranges::any_of(source->tensors(), [](const auto& entry) {
-    return entry.first.find("seq_relationship") != std::string::npos ||
-           entry.first.find("next_sentence") != std::string::npos;
+  const auto is_set = [](float value) { return value != 0.0f; };
+  return std::ranges::any_of(source->tensors(), [&](const auto& entry) {
+    const std::string& name = entry.first;
+    const bool is_in_head = name.find("seq_relationship") != std::string::npos ||
+                            name.find("next_sentence") != std::string::npos;
+    return is_in_head && std::ranges::any_of(source->read(name), is_set);
   });
 }
 

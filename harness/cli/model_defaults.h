@@ -15,7 +15,7 @@ namespace bertha {
 ///     (the memory of a GPU; 0 = unknown), and the next-sentence loss only if the model has that
 ///     head and the data have pairs;
 ///   - train.max_steps, by train.max_epochs.
-/// Origins say so. Reads headers and manifests, no tensor and no sample.
+/// Origins say so. Reads headers, manifests and the next-sentence head, no other tensor, no sample.
 ///
 /// Errors    Error(kData): weights that are not there or of another kind of model, and keys under
 ///           model that are set to another shape.
@@ -24,7 +24,8 @@ void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks, int64
 /// Whether there is anything at a path as in locate_weights().
 bool are_there(const std::string& weights);
 
-/// Whether weights, as in locate_weights(), have a head for the next sentence.
+/// Whether weights, as in locate_weights(), have a head for the next sentence; one of zeros was
+/// never trained (first_weights()) and does not count.
 bool has_next_sentence_head(const std::string& weights);
 
 }  // namespace bertha

@@ -99,9 +99,22 @@ void Session::initialize_weights() {
   optimizer->set_weights(first.flat.data());
 }
 
+namespace {
+
+/// A next-sentence head that nothing has trained or will train stays zero, so that exported weights
+/// show it: has_next_sentence_head().
+void clear_unused_sentence_head(const ParamTable& table, float* flat) {
+  for (const ParamInfo& param : table.params) {
+    if (param.name == "nsp.weight") std::fill_n(flat + param.offset, param.elements, 0.0f);
+  }
+}
+
+}  // namespace
+
 FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
   FirstWeights first;
   first.flat.assign(static_cast<size_t>(table.elements), 0.0f);
+  bool has_fresh_sentence_head = true;
   if (config.checkpoint.init.empty()) {
     initialize(table, dims, config.model.init_stddev, static_cast<uint64_t>(config.train.seed),
                first.flat.data());
@@ -110,6 +123,10 @@ FirstWeights first_weights(const Config& config, const ParamTable& table, const 
         load_weights(weight_request(config), config.model, table, first.flat.data());
     first.notes = loaded.notes;
     first.has_random_head = std::ranges::count(loaded.fresh, ModelPart::kMaskedTokenHead) > 0;
+    has_fresh_sentence_head = std::ranges::count(loaded.fresh, ModelPart::kSentenceHead) > 0;
+  }
+  if (has_fresh_sentence_head && config.train.nsp_weight == 0) {
+    clear_unused_sentence_head(table, first.flat.data());
   }
   return first;
 }

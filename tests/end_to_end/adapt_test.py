@@ -141,6 +141,21 @@ class Adapt(EndToEnd):
                             (adapt, self.model, posts): "--output DIR is missing"}.items():
             self.assertIn(said, run(list(words), extra={"BERTHA": BERTHA}).err)
 
+    def test_a_sentence_head_that_nothing_trained_is_none(self):
+        headless = self.changed_model("headless")
+        tensors = read_tensors(headless / "model.safetensors")
+        write_tensors(headless / "model.safetensors",
+                      {name: tensor for name, tensor in tensors.items() if "seq_relationship" not in name})
+        output, exported = self.new_folder("run-headless"), self.new_folder("headless-again")
+        must("train", "--model", headless, "--data", self.prepared(headless), "--output", output, "--max-steps", 1)
+        must("checkpoint", "export", output, "--output", exported)
+        self.assertIn("cls.seq_relationship.weight", read_tensors(exported / "model.safetensors"))
+        for model, segments in {exported: "one", output: "one", self.model: "pairs"}.items():
+            shards = self.prepared(model)
+            self.assertEqual(json.loads((shards / "manifest.json").read_text())["options"]["segments"], segments)
+            shown = must("config", "show", "--plain", "--model", model, "--data", shards).out
+            self.assertIn(f"nsp_weight: {0 if segments == 'one' else 1}", shown)
+
     def test_what_cannot_be_meant_is_refused(self):
         shards = self.prepared(self.model)
         train = ("train", "--model", self.model, "--data", shards)
