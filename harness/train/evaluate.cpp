@@ -57,7 +57,7 @@ std::string uncertainty_text(int64_t masked_tokens) {
 }
 
 std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path) {
-  constexpr int64_t kFewestMasked = 600;  // two percentage points
+  constexpr int64_t kFewestMasked = 100;
   if (facts.num_masked >= kFewestMasked) return "";
   return concat("data.eval (", path, ") holds only ", facts.num_masked,
                 " masked tokens: the accuracy is ", uncertainty_text(facts.num_masked),
