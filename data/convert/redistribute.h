@@ -24,8 +24,8 @@ struct Redistribution {
   int64_t num_spills() const;
 };
 
-/// Writes the spill files into the folder's work; those of an earlier run with
-/// as much memory per thread are kept.
+/// Writes the spill files into the folder's work; spill files from an earlier run with as much
+/// memory per thread are kept.
 void scatter(const Redistribution& all, const JobFolder& folder, const ItemProgress& progress);
 
 /// Gives the sequences of a shard in the new order. Holds them in memory, twice for a moment.

@@ -13,8 +13,8 @@
 namespace bertha {
 
 /// Decodes the published tf.train.Example of one sample: input_ids, input_mask, segment_ids [S],
-/// masked_lm_positions, masked_lm_ids, masked_lm_weights [P], next_sentence_labels [1]; integers,
-/// weights floats; S and P those of the limits. Other features are passed over.
+/// masked_lm_positions, masked_lm_ids, masked_lm_weights [P], next_sentence_labels [1]; weights are
+/// floats, all others integers; S and P are the limits. Other features are ignored.
 ///
 /// Threads   one per object.
 class ExampleDecoder {

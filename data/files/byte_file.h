@@ -10,7 +10,7 @@ namespace bertha {
 
 /// A file that is read at offsets, open as long as the object is.
 ///
-/// Errors    Error(kData) when it cannot be opened, or is no regular file (a pipe, a folder).
+/// Errors    Error(kData) when it cannot be opened, or is not a regular file (a pipe, a folder).
 /// Threads   any may read.
 class ByteFile {
  public:

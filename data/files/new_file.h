@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-/// A file that appears whole or not at all: written beside `path` under the name path + ".tmp",
+/// A file that appears whole or not at all: written next to `path` under the name path + ".tmp",
 /// which is made anew, and moved to `path` by commit(), which first forces its bytes to the disk.
 /// Without commit() the destructor removes the temporary file; what was at `path` stays as it was.
 ///

@@ -29,8 +29,8 @@ struct ChecksumList {
 /// Errors    Error(kData) naming the file, the line and what is wrong.
 ChecksumList read_checksum_list(const std::string& path);
 
-/// What to say when a list knows none of the shards, as that of another number of shards does;
-/// empty when it knows some.
+/// What to say when a list contains none of the shards, for example because it describes another
+/// number of shards; empty when it contains some.
 std::string unrelated_list(const ChecksumList& list, std::span<const std::string> shard_names);
 
 /// One thing in which shards differ from a list: of one shard, or of all that the list does not

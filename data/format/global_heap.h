@@ -84,7 +84,7 @@ class GlobalHeapReader {
   std::string path_;
   ByteFile file_;
   int64_t base_bytes_;
-  // Neighbouring rows share collections, and those of other datasets lie between them.
+  // Neighbouring rows share collections; collections of other datasets lie between them.
   std::array<Collection, 64> cache_;
   int64_t large_bytes_ = 0;  // of collections above the smallest, since the cache was empty
 };

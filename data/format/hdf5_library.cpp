@@ -148,7 +148,7 @@ Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes) {
   event.sigev_notify = SIGEV_THREAD_ID;
   event._sigev_un._tid = gettid();  // glibc has no other name for it
   event.sigev_signo = kLoop;
-  // Without a timer, where the system has none left, sound files are read as ever.
+  // If the system has no timer left, sound files are read as usual.
   has_timer_ = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
   const itimerspec limit = most_time(file_bytes);
   if (has_timer_) timer_settime(timer_, 0, &limit, nullptr);

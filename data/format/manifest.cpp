@@ -123,7 +123,7 @@ std::string Manifest::tokenizer() const {
 }
 
 void write_manifest(const std::string& path, const Manifest& manifest) {
-  // File names may hold bytes that are no UTF-8; the manifest must be JSON nevertheless.
+  // File names may contain bytes that are not UTF-8; the manifest must be JSON nevertheless.
   write_new_file(path,
                  to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -58,10 +58,10 @@ void write_manifest(const std::string& path, const Manifest& manifest);
 /// Errors    Error(kData) naming the file, and the field with the type or value wanted.
 Manifest read_manifest(const std::string& path);
 
-/// manifest.json of a data folder, or the one beside a shard, whether or not it exists.
+/// manifest.json of a data folder, or the one next to a shard, whether or not it exists.
 std::string manifest_path(const std::string& folder_or_shard);
 
-/// That manifest, if there is one. Errors: those of read_manifest.
+/// The manifest at manifest_path(), if it exists. Errors as read_manifest().
 std::optional<Manifest> find_manifest(const std::string& folder_or_shard);
 
 /// What is known of a finished shard: its manifest entry, and its part of the counts.

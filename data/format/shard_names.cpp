@@ -51,7 +51,7 @@ bool is_hdf5_name(const std::string& name) {
   return name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
 }
 
-/// Whether it is a shard as NVIDIA's DeepLearningExamples name those of a set.
+/// Whether the name is one that NVIDIA's DeepLearningExamples give to a shard of this set.
 bool is_shard_of_set(const std::string& name, const char* set) {
   return name.ends_with(".hdf5") && name.find(set) != std::string::npos;
 }

@@ -20,7 +20,7 @@ std::optional<NumberedName> numbered_name(const std::string& name);
 
 /// Whether a file of this name is a shard: any name with "part" that ends in .hdf5 or .hdf; and as
 /// the published packer names them, part_00007 or part_00007_of_04320. Texts and TFRecords,
-/// part-00007-of-00500, are no shards.
+/// part-00007-of-00500, are not shards.
 bool is_shard_name(const std::string& name);
 
 /// The shards of a data folder, sorted by name: files whose name contains "part" and ends in
@@ -45,9 +45,9 @@ std::vector<std::string> missing_of_numbered(std::span<const std::string> names)
 /// What to do about files that a numbered set lacks.
 enum class MissingFiles : uint8_t { kRefuse, kAccept };
 
-/// The files that lie between others of a plainly numbered series and are not there: wiki_02.txt
-/// beside wiki_01.txt and wiki_03.txt. Only of series with more members than gaps, since years and
-/// the like are numbers too; names that tell how many there are belong to missing_of_numbered().
+/// The missing files between others of a plainly numbered series: wiki_02.txt if only wiki_01.txt
+/// and wiki_03.txt exist. Only for series with more members than gaps, since years and the like are
+/// numbers too; names that contain the number of files belong to missing_of_numbered().
 std::vector<std::string> gaps_in_series(std::span<const std::string> names);
 
 /// "a, b, c and 17 more".

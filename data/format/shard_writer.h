@@ -41,7 +41,7 @@ class ShardWriter {
   std::string path_;
   NewFile target_;  // made first: an unwritable folder is known before the work
   Hdf5Output file_;
-  SampleSet block_;                       // samples in hand, those of the open pack last
+  SampleSet block_;                       // samples not yet written, the open pack's last
   std::vector<int64_t> pack_offsets_{0};  // [packs + 1]  of the closed ones, in block_
   int64_t open_tokens_ = 0;               // of the open pack
   int64_t num_written_ = 0;               // samples

@@ -124,7 +124,7 @@ void expect_equal(const char* name, const Value& found, const Value& want, Shard
   result.add(concat(name, " is ", found, ", want ", want, " as the manifest says"));
 }
 
-/// `entry` is null when the manifest does not list the shard, or there is no manifest.
+/// `entry` is null when the manifest does not exist or does not list the shard.
 void check_shard(const std::string& path, const ManifestShard* entry, const SampleLimits& limits,
                  ShardResult& result) {
   try {

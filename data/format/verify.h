@@ -11,7 +11,7 @@
 namespace bertha {
 
 struct VerifyOptions {
-  std::optional<SampleLimits> limits;  // default: the manifest's, else those of the benchmark
+  std::optional<SampleLimits> limits;  // default: the manifest's, else the benchmark's
   int64_t num_threads = 0;             // 0: one per core
   int64_t most_findings_per_shard = 1000;
   std::string checksum_list = {};  // a published one (checksum_list.h) to compare with; empty: none
@@ -47,7 +47,7 @@ struct VerifyReport {
 ///   a checksum list, if one is given: shards that differ from it, or are in one of them only;
 ///   samples: what read_shard() checks, at least one masked position, [CLS] at the start, [SEP] at
 ///   the end of both segments, none of the three masked or a label;
-///   manifest: counts and token-length histogram that are not those of the samples.
+///   manifest: counts and token-length histogram that differ from the samples.
 ///
 /// Errors    Error(kData) only when there is nothing to check: no shard, or no readable manifest.
 VerifyReport verify_data(const std::string& path, const VerifyOptions& options = {},

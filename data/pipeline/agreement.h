@@ -30,7 +30,7 @@ std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Cont
 /// The sums of every rank's values, `count` on each, in few messages with many ranks: nothing is
 /// gathered but failures.
 ///
-/// Errors    those of gather_values().
+/// Errors    as gather_values().
 std::vector<int64_t> sum_values(Transport& transport, const Contribution& mine, int64_t count);
 
 }  // namespace bertha

@@ -134,7 +134,7 @@ RankRun run_steps(PipelineOptions options, int64_t num_steps, Transport& transpo
   return run;
 }
 
-/// Of the slowest rank.
+/// The elapsed seconds of the slowest rank.
 double elapsed_s(const RankRun& run, Transport& transport) {
   return 1e-6 * static_cast<double>(std::ranges::max(transport.all_gather({&run.elapsed_us, 1})));
 }

@@ -36,7 +36,7 @@ struct LoaderBenchResult {
 /// included. Collective. The synthetic shards have the variable-length layout and sequence lengths
 /// as in Wikipedia at 512 tokens, and enough of them to be read again in each epoch.
 ///
-/// Errors    those of make_training_pipeline(); Error(kData) when the shards cannot be written.
+/// Errors    as make_training_pipeline(); Error(kData) when the shards cannot be written.
 LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& transport);
 
 /// Writes a shard of random samples in the variable-length layout. Lengths follow the histogram of

@@ -42,8 +42,8 @@ struct WindowedOrder {
 };
 std::unique_ptr<SampleWindows> make_windowed_order(WindowedOrder options);
 
-/// The order of SampleOrder::kPublished, which is that of one rank and depends on the number of
-/// ranks: in each epoch the shards are shuffled as Python's random.Random(seed of the epoch) does;
+/// The order of one rank under SampleOrder::kPublished, which depends on the number of ranks. In
+/// every epoch the shards are shuffled as Python's random.Random(seed of the epoch) does;
 /// in round f = 0 .. F - 1 rank r takes shard (f * W + r) mod F of that list, and for W > F shard
 /// (f * (W + W mod F) + r) mod F; it shuffles its samples and drops the last ones that do not fill
 /// `batch_seqs`. The seeds of the epochs come from random.Random(seed) after W worker seeds.

@@ -72,8 +72,8 @@ struct Arrivals {
   std::vector<std::vector<int64_t>> slots;  // [W][n]
 };
 
-/// Gives this rank its own samples and those of other ranks for which gets(rank, slot). `moves`:
-/// whether there may be any of these on any rank.
+/// Sends every rank the samples for which gets(rank, slot) is true, and returns this rank's own
+/// samples with the arrivals. `moves`: whether any rank has samples to send.
 template <class Gets>
 Arrivals move_samples(StepSamples mine, const StepLengths& lengths, const Gets& gets, bool moves,
                       Transport& transport) {

@@ -59,13 +59,13 @@ struct ExchangedStep {
 /// Gives every rank the samples that are assigned to it. Collective: all ranks bring samples of the
 /// same step, all G slots once. Every rank computes the same assignment from the lengths, which are
 /// summed over ranks; then kLengths moves only what changes owner, kAllGather moves every sample to
-/// every rank, and kOff moves nothing (the samples must be those of the rank's slice).
+/// every rank, and kOff moves nothing (the samples must be the rank's slice).
 ///
 /// A rank of W sends some log2(W) messages of 8 G bytes for the lengths, and with kLengths one to
 /// each rank that it has samples for.
 ///
 /// Exact     kLengths and kAllGather give identical results.
-/// Errors    those of sum_values().
+/// Errors    as sum_values().
 ExchangedStep exchange(const PipelineOptions& options, StepSamples mine, Transport& transport);
 
 /// Takes this rank's place in one exchange to say that it cannot bring samples; the others throw.

@@ -193,8 +193,8 @@ class TrainingPipeline final : public Pipeline {
   }
 
   // In order, the exchange stage tells the other ranks that this one leaves. While an exception
-  // unwinds there may be no rank left to tell: then no further call is started, and a thread that
-  // is already inside one is left behind for whoever ends the process.
+  // unwinds, there may be nobody left to tell: then no further call is started, and a thread
+  // already inside a call stays there until the process ends.
   ~TrainingPipeline() override {
     auto inside = CancellableTransport::Inside::kNo;
     if (std::uncaught_exceptions() > exceptions_at_start_) inside = state_->transport.abandon();

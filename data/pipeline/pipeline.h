@@ -60,8 +60,8 @@ class Pipeline {
 };
 
 /// Collective; all ranks give the same options. `transport` is used by the caller until this
-/// returns, then by one thread of the pipeline. A thread that is left behind in a call of it keeps
-/// it. `allocate` is called from another thread of the pipeline.
+/// returns, then by one thread of the pipeline. A thread that never returns from a call of it keeps
+/// it alive. `allocate` is called from another thread of the pipeline.
 std::unique_ptr<Pipeline> make_training_pipeline(const PipelineOptions& options,
                                                  std::shared_ptr<Transport> transport,
                                                  HostAllocator allocate);

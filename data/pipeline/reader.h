@@ -32,8 +32,8 @@ SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& lim
 /// Looks into every shard; the ranks share the work and end with the same table, or with the same
 /// error. Collective. `xxh3` is empty or has an entry per path.
 ///
-/// Errors    Error(kData) naming the shard, where ranks see shards of other names, and when there
-///           is no shard or no sample.
+/// Errors    Error(kData) naming the shard, if ranks see shards of other names, and when no shard
+///           or no sample exists.
 ShardTable inspect_shards(const std::vector<std::string>& paths,
                           const std::vector<std::string>& xxh3, Transport& transport);
 
@@ -48,7 +48,7 @@ Slice even_slice(int64_t total, int64_t part, int64_t num_parts);
 struct ShardAssignment {
   /// kBySlice   its slice of the batch: nothing needs to move, but all shards are read by all
   ///            ranks.
-  /// kByShard   those of its own shards (place in the epoch's shard order mod W): every shard is
+  /// kByShard   samples of its own shards (place in the epoch's shard order mod W): every shard is
   ///            read by one rank, and the exchange, which assigns the samples anew in any case,
   ///            moves them. The batches are the same.
   /// kOwnOrder  the order is this rank's alone (SampleOrder::kPublished); it fills its slice.
@@ -60,7 +60,7 @@ struct ShardAssignment {
   int num_ranks = 1;
 };
 
-/// A window of the order with those of its shards that this rank needs.
+/// A window of the order, with the shards of it that this rank needs.
 struct LoadedWindow {
   SampleWindow plan;
   std::vector<std::shared_ptr<const SampleSet>> shards;  // [plan.shards]  null: another rank's

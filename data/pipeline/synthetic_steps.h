@@ -12,7 +12,7 @@
 
 namespace bertha {
 
-/// How often sequences of each length occur: element t counts those of t tokens.
+/// How often sequences of each length occur: element t counts sequences of t tokens.
 using LengthHistogram = std::vector<int64_t>;
 
 /// One count per line, for lengths 1, 2, 3, ...; or a length and its count on each line, in any
@@ -81,8 +81,8 @@ struct SyntheticRun {
   int64_t first_step = 0;  // resume: batches before this one are not made
   int64_t num_steps = 0;
   int64_t prefetch_steps = 2;  // batches ready ahead of the consumer
-  // Lengths of sequences are those of so many steps, again and again, with other words each time;
-  // 0: each step has its own.
+  // Number of steps after which the sequence lengths repeat, with other words each time; 0: each
+  // step has its own lengths.
   int64_t distinct_lengths = 0;
 };
 
@@ -90,7 +90,7 @@ struct SyntheticRun {
 /// whole run.
 ///
 /// Random    step k depends on (seed, k), and its assignment to ranks as in training.
-/// Errors    those of plan_synthetic_step() are rethrown by next(), on every rank.
+/// Errors    next() rethrows the errors of plan_synthetic_step(), on every rank.
 /// Threads   as Pipeline, but no rank waits for another.
 std::unique_ptr<Pipeline> make_synthetic_pipeline(const SyntheticSteps& steps,
                                                   const SyntheticRun& run, HostAllocator allocate);

@@ -13,7 +13,8 @@ namespace bertha {
 /// The host collectives that the data pipeline needs. Implemented over MPI in harness/comm, and
 /// by one rank alone here; tests implement it with threads.
 ///
-/// Threads   the pipeline calls it from one thread of its own, beside other communication.
+/// Threads   the pipeline calls it from one thread of its own, concurrently with other
+///           communication.
 /// Errors    Error(kEnvironment).
 class Transport {
  public:

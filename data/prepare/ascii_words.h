@@ -59,7 +59,7 @@ void split_ascii_chunk(std::string_view text, OnToken& on_token) {
 /// text, and into chunks left to basic_tokens() elsewhere. In order of the line:
 ///   on_token(view)   a basic token, lower-cased where `lowers`;
 ///   on_chunk(view)   raw text between ASCII white space that has other characters or control
-///                    characters; its basic tokens are those of basic_tokens().
+///                    characters; split it with basic_tokens().
 ///
 /// Needs     valid UTF-8.
 /// Exact     on_token's views and the chunks' tokens together are basic_tokens() of the line.

@@ -91,7 +91,7 @@ Decoder zstd_decoder() {
   };
 }
 
-/// None for data that are not compressed.
+/// The decoder for data that begin like this; empty if they are not compressed.
 Decoder decoder_for(std::string_view begin) {
   using namespace std::string_view_literals;
   if (begin.starts_with("\x1f\x8b")) return gzip_decoder();

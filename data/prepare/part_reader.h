@@ -82,7 +82,7 @@ enum class TextForm : uint8_t {
 
 /// The documents of a text file that has a sentence per line. `on_bytes`: as LineReader's.
 ///
-/// Errors    those of LineReader; Error(kData) when the file holds no document.
+/// Errors    as LineReader; Error(kData) when the file contains no document.
 Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
                          const std::function<void(int64_t bytes)>& on_bytes);
 

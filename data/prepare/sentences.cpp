@@ -15,7 +15,7 @@ constexpr std::array kEndsWithoutSpace = {"。"sv, "！"sv, "？"sv, "।"sv};
 constexpr std::array kClosing = {"\""sv, "'"sv, ")"sv, "]"sv, "”"sv, "’"sv, "»"sv, "」"sv, "』"sv};
 constexpr std::array kOpening = {"\""sv, "'"sv, "("sv, "["sv, "“"sv, "‘"sv,
                                  "«"sv,  "—"sv, "–"sv, "-"sv, "_"sv};
-// Behind these a name follows, and behind those a number: the sentence goes on.
+// The sentence goes on after one of these: a name follows the first kind, a number the second.
 constexpr std::array kBeforeNames = {"Mr"sv,     "Mrs"sv, "Ms"sv,  "Mme"sv, "Dr"sv,   "Prof"sv,
                                      "Rev"sv,    "Hon"sv, "Gen"sv, "Col"sv, "Capt"sv, "Maj"sv,
                                      "Lt"sv,     "Sgt"sv, "Gov"sv, "Sen"sv, "Rep"sv,  "Pres"sv,
@@ -56,7 +56,7 @@ bool belongs_to_word(std::string_view before, std::string_view behind) {
          (number_follows && std::ranges::find(kBeforeNumbers, word) != kBeforeNumbers.end());
 }
 
-/// Whether a sentence may begin here, behind the end of another.
+/// Whether a sentence may begin here, after the end of another.
 bool may_begin(std::string_view rest) {
   const std::string_view next = strip(rest);
   if (next.size() == rest.size()) return rest.empty();  // no white space
@@ -68,7 +68,7 @@ bool may_begin(std::string_view rest) {
 
 struct SentenceEnd {
   bool is_one = false;
-  size_t bytes = 0;  // of the marks and the quotes behind them; 1 where there are none
+  size_t bytes = 0;  // of the marks and the quotes after them; 1 if there are none
 };
 
 /// Whether the marks that `rest` begins with end a sentence.

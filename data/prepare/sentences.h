@@ -8,13 +8,13 @@ namespace bertha {
 
 /// The sentences of a paragraph of ordinary prose, without the white space around them. A sentence
 /// ends
-///   - after . ! ? or … (several of them too) with the quotes and brackets that close behind them,
-///     where white space follows and then no lower-case letter;
-///   - after the full stops of Chinese, Japanese and Hindi (。！？ ।) with what closes behind them.
-/// A single . ends none
-///   - behind one letter ("J. Smith"), behind a word with a . inside ("U.S. Army"), and behind a
+///   - after . ! ? or … (several of them too) with the closing quotes and brackets after them,
+///     if white space follows and then no lower-case letter;
+///   - after the full stops of Chinese, Japanese and Hindi (。！？ ।) with what closes after them.
+/// A single . does not end a sentence
+///   - after one letter ("J. Smith"), after a word with a . inside ("U.S. Army"), and after a
 ///     number that begins the sentence ("1. Introduction");
-///   - behind a title (Mr. Dr. Prof. ...), and before a number behind No. Fig. Vol. pp. and months.
+///   - after a title (Mr. Dr. Prof. ...), and before a number after No. Fig. Vol. pp. and months.
 /// What is wrongly joined by this is one longer sentence.
 ///
 /// Needs     valid UTF-8.

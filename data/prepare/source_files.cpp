@@ -233,7 +233,7 @@ struct Contents {
   const char* remedy = "";
 };
 
-/// Of a text of which the stream has the beginning, or all.
+/// The form of the stream's text, judged by its first kProbedBytes bytes.
 Contents contents_of(ByteStream& stream) {
   std::string text(stream.peek(kProbedBytes).substr(0, kProbedBytes));
   const bool is_all = text.size() < kProbedBytes;

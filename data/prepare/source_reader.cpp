@@ -95,7 +95,7 @@ std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids, const 
   return text;
 }
 
-/// Of the value of the field.
+/// The text in the value of the field.
 std::string text_of(const nlohmann::json& value, const std::string& field,
                     const LineReader& lines) {
   if (value.is_string()) return value.get<std::string>();

@@ -24,7 +24,7 @@ constexpr int64_t kMostIds = 1 << 20;  // far above every BERT vocabulary
 constexpr std::array kSpecialFields = {"pad_token", "unk_token", "cls_token", "sep_token",
                                        "mask_token"};
 
-/// Calls `use` with the JSON of a file of the folder, unless there is no such file.
+/// Calls `use` with the JSON of a file of the folder, if the file exists.
 template <class Use>
 void with_json(const fs::path& path, const Use& use) {
   if (!fs::exists(path)) return;

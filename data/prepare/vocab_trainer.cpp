@@ -40,7 +40,7 @@ int64_t count_unused(int64_t num_wordpieces) {
   return num_wordpieces * kBertUnused / kBertWordpieces;
 }
 
-/// What to do where the text gives so few wordpieces beside the special ones.
+/// What to do if the text yields only `num_learned` wordpieces in addition to the special ones.
 std::string advice_for(int64_t num_learned, int64_t num_wordpieces) {
   while (num_wordpieces - kBertSpecial - count_unused(num_wordpieces) > num_learned) {
     --num_wordpieces;
@@ -73,7 +73,7 @@ class WordpieceTable {
   const std::string& wordpiece(int32_t id) const { return wordpieces_[static_cast<size_t>(id)]; }
   std::vector<std::string> take() { return std::move(wordpieces_); }
 
-  /// -1 when there is no such wordpiece.
+  /// -1 if the wordpiece does not exist.
   int32_t find(const std::string& wordpiece) const {
     const auto found = ids_.find(wordpiece);
     return found == ids_.end() ? -1 : found->second;

@@ -21,7 +21,7 @@ struct WordCount {
 /// `on_bytes` hears of the text read; it is called by one thread at a time.
 ///
 /// Exact     whatever the number of workers (0 = one per processor).
-/// Errors    those of read_source.
+/// Errors    as read_source.
 std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
                                    const TokenizerSettings& settings, const std::string& field,
                                    int workers, const std::function<void(int64_t bytes)>& on_bytes);
@@ -42,13 +42,13 @@ std::vector<std::string> special_wordpieces(int64_t num_wordpieces);
 
 /// Wordpieces of the words: the special ones; the most frequent single characters (num_wordpieces /
 /// 15 of them, at least 160, at most half of the rest); then, one by one, whichever is more
-/// frequent: the next character, or the most frequent pair of neighbouring wordpieces joined, of
-/// equal ones that with the older wordpieces. So a language of many characters, whose ideographs
-/// are words of their own and never join, gets as many of them as the size allows.
+/// frequent: the next character, or the most frequent pair of neighbouring wordpieces joined; among
+/// equally frequent pairs, the pair with the older wordpieces. So a language of many characters,
+/// whose ideographs are words of their own and never join, gets as many of them as the size allows.
 ///
 /// Exact     a function of the words.
-/// Errors    those of special_wordpieces; Error(kData): the words do not give that many wordpieces
-///           (a pair must occur twice).
+/// Errors    as special_wordpieces; Error(kData): the words do not give that many wordpieces (a
+///           pair must occur twice).
 /// Source    Sennrich, Haddow, Birch: Neural machine translation of rare words with subword units
 ///           (2016), with the wordpieces written as WordPiece writes them.
 std::vector<std::string> train_wordpieces(
@@ -57,7 +57,7 @@ std::vector<std::string> train_wordpieces(
 
 /// Text -> vocabulary of exactly num_wordpieces wordpieces, in file order.
 ///
-/// Errors    those of list_source_files, count_words and train_wordpieces.
+/// Errors    as list_source_files, count_words and train_wordpieces.
 std::vector<std::string> train_vocabulary(const VocabOptions& options,
                                           const WorkProgress& progress);
 

@@ -38,7 +38,7 @@ class Vocabulary {
   const std::string& wordpiece(int64_t id) const { return wordpieces_[static_cast<size_t>(id)]; }
   const SpecialTokens& special() const { return special_; }
   int64_t longest_wordpiece_bytes() const { return longest_wordpiece_bytes_; }
-  /// Those of transformers for its folders and files, else the published ones.
+  /// The rules of transformers for its folders and files, else the published ones.
   TokenizerRules rules() const { return rules_; }
   /// Tokens that those rules find in the text itself, longer ones first; none if published.
   const std::vector<AddedToken>& added_tokens() const { return added_tokens_; }

@@ -10,11 +10,11 @@
 
 namespace bertha {
 
-/// BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside
-/// words; a word that is too long, or with a part that no wordpiece matches, is [UNK]. By the
-/// published rules words have up to 200 characters, and special tokens written in the text are
-/// text; by those of transformers, which the vocabulary asks for, words have up to 100, and added
-/// and special tokens are found in the text.
+/// BERT tokenizer: basic tokens, then the longest matching wordpiece first, `##` inside words; a
+/// word that is too long, or with a part that no wordpiece matches, is [UNK]. By the published
+/// rules words have up to 200 characters, and special tokens written in the text are text; by the
+/// rules of transformers, which the vocabulary asks for, words have up to 100, and added and
+/// special tokens are found in the text.
 ///
 /// Needs     valid UTF-8. The vocabulary must outlive the tokenizer.
 /// Threads   one object per thread (it has a cache).
