@@ -30,7 +30,7 @@ struct DataPosition {
   std::string content = {};   // md5 over these and the hashes in their manifest; "" = not known
   std::string eval_identity = {};  // of data.eval and eval.max_samples; "" = not known
   std::string eval_content = {};   // eval_identity with the hashes of the manifest
-  // Of the published order, which depends on them; 0 = of another, or not known.
+  // Numbers on which the published order depends; 0 = another order, or not known.
   int64_t ranks = 0;
   int64_t micro_batches = 0;  // train.accumulation_steps
 };
@@ -44,7 +44,7 @@ struct UsualLoss {
   int64_t open_masked = 0;  // how many these are
 };
 
-/// The progress of a run, beside weights and moments: everything needed to continue bit for bit.
+/// The progress of a run: with weights and moments, everything needed to continue bit for bit.
 struct TrainingState {
   int64_t step = 0;              // batches trained on, skipped updates included
   int64_t batches_left_out = 0;  // before the next one, by going back from spikes
@@ -57,7 +57,7 @@ struct TrainingState {
   UsualLoss usual_loss = {};
   std::vector<EvalPoint> evals;
   double training_seconds = 0;        // over all parts of the run
-  std::optional<double> joules = {};  // of all GPUs, likewise; none = that of a part is not known
+  std::optional<double> joules = {};  // of all GPUs, over all parts; none = a part is unknown
 };
 
 /// state.json: counters, scalars of the optimizer and the evaluations so far. Floats are written

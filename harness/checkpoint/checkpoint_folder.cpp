@@ -49,7 +49,7 @@ void sync_path(const std::string& path) {
   if (result != 0) fail_write(path);
 }
 
-/// Whether a name is that of a file below the folder.
+/// Whether the name is a path inside the folder.
 bool is_inside(const std::string& name) {
   const fs::path path(name);
   return !path.is_absolute() && *path.lexically_normal().begin() != "..";
@@ -117,7 +117,7 @@ void rename_folder(const std::string& from, const std::string& to) {
 /// Gives a replaced checkpoint its name back where its successor never came, and removes what else
 /// interrupted saves and removals left.
 void clear_interrupted(const std::string& folder) {
-  std::error_code ignored;  // what stays behind does no harm
+  std::error_code ignored;  // leftovers do no harm
   for (const std::string& replaced : step_folders(folder, kReplaced)) {
     const std::string path = without_suffix(replaced);
     if (fs::exists(path)) {
@@ -153,7 +153,7 @@ std::string make_partial_folder(const std::string& path) {
   std::error_code error;
   fs::remove_all(partial, error);
   if (!error) fs::create_directories(fs::path(partial).parent_path(), error);
-  // Of its own: a link that somebody puts there meanwhile is no folder that was made.
+  // A link that somebody puts there meanwhile must not pass for the new folder.
   if (!error && !fs::create_directory(partial, error) && !error) {
     error = std::make_error_code(std::errc::file_exists);
   }
@@ -207,7 +207,7 @@ void seal_folder(const std::string& partial, const std::string& path,
 
   // At every moment one complete checkpoint of this step stays, under whichever name.
   const std::string replaced = path + kReplaced;
-  std::error_code ignored;  // what stays behind does no harm
+  std::error_code ignored;  // leftovers do no harm
   const bool replaces = fs::exists(path);
   if (replaces) {
     fs::remove_all(replaced, ignored);
@@ -287,7 +287,7 @@ int64_t step_of_checkpoint(const std::string& path) {
 
 void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
   clear_interrupted(folder);
-  std::vector<std::string> complete;  // beside `saved`
+  std::vector<std::string> complete;  // all but `saved`
   for (const std::string& path : list_checkpoints(folder)) {
     if (is_complete(path) && fs::path(path).filename() != fs::path(kept.saved).filename()) {
       complete.push_back(path);

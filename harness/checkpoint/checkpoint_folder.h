@@ -52,8 +52,8 @@ int64_t step_of_checkpoint(const std::string& path);
 /// Which complete checkpoints stay when one is saved.
 struct KeptCheckpoints {
   std::string saved;        // the newest, whatever its step
-  int64_t newest = 1;       // so many: `saved` and the others of the highest steps
-  int64_t every_steps = 0;  // and those at its multiples; 0 = none
+  int64_t newest = 1;       // number that stays: `saved`, then the highest steps
+  int64_t every_steps = 0;  // also steps at its multiples; 0 = none
   std::string best = {};    // and this one; "" = none
 };
 

@@ -149,8 +149,8 @@ bool is_foreign_head(const WeightSource& source, const std::string& meaning) {
   return source.naming() == WeightNaming::kHuggingFace && !meaning.starts_with("bert.");
 }
 
-/// Fails with all that keeps the tensors from being those of the model, in one sentence. Returns
-/// the writer's names of tensors that are left out: other heads.
+/// Fails with one sentence that lists every way in which the tensors differ from the model's.
+/// Returns the writer's names of tensors that are left out: other heads.
 std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSource& source,
                                        const Meanings& meanings,
                                        const std::vector<NamedRows>& wanted,
@@ -265,7 +265,8 @@ std::string load_padding(const WeightPlace& place, const WeightSource& source, b
   return "";
 }
 
-/// Sentences about what the file beside the weights states otherwise.
+/// Sentences about settings that the file next to the weights states otherwise; fails unless the
+/// request allows these.
 std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequest& request,
                                       const ModelConfig& model) {
   const std::optional<StatedModel> stated = find_stated_model(place);

@@ -29,9 +29,9 @@ struct LoadedWeights {
 /// Weights only, into a flat f32 host buffer [table.elements]: from one of our checkpoints, from a
 /// Hugging Face folder or safetensors file (BertForPreTraining, BertModel, or one with a part of
 /// the heads), or from a TensorFlow checkpoint under the official names or the model garden's.
-/// Every parameter is assigned exactly once; padding rows of the vocabulary become zero, but for
-/// those of our checkpoints where the model has them in its softmax; optimizer state is not read,
-/// and neither are heads of other kinds, which become a note.
+/// Every parameter is assigned exactly once; padding rows of the vocabulary become zero, except
+/// that our checkpoints provide them if the model has them in its softmax; optimizer state is not
+/// read, and neither are heads of other kinds, which become a note.
 ///
 /// Errors    Error(kData), one for all tensors that are missing, have another shape or belong
 ///           nowhere, with the names nearest to those; damage; numbers that are not finite;
@@ -44,8 +44,8 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
 /// values are not read.
 void check_initial_weights(const Config& config);
 
-/// Error(kData) as above unless the weights there are those of the whole model, of which the pooler
-/// and the heads may be missing with MissingHeads::kFresh, each as a whole; values are not read.
+/// Error(kData) as above unless the weights there match the whole model; with MissingHeads::kFresh
+/// the pooler and the heads may be missing, each as a whole. Values are not read.
 void check_weight_tensors(const std::string& path, const ParamTable& table, const Dims& dims,
                           MissingHeads missing_heads);
 

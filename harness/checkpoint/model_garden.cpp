@@ -32,7 +32,7 @@ constexpr NamePair kEncoderParts[] = {
     {"_pooler_layer/", "bert/pooler/dense/"},
 };
 
-/// By number, but for the layers and the pooler behind them.
+/// Parts named by number: all but the layers and the pooler after them.
 constexpr NamePair kNumberedParts[] = {
     {"0/embeddings", "bert/embeddings/word_embeddings"},
     {"1/embeddings", "bert/embeddings/position_embeddings"},
@@ -41,7 +41,7 @@ constexpr NamePair kNumberedParts[] = {
 };
 constexpr int kFirstNumberedLayer = 4;
 
-/// Of a layer; older versions have the projection of attention beside it and not in it.
+/// Parts of a layer; older versions have the projection of attention next to it, not inside it.
 constexpr NamePair kLayerParts[] = {
     {"_attention_layer/_query_dense/", "attention/self/query/"},
     {"_attention_layer/_key_dense/", "attention/self/key/"},
@@ -54,7 +54,7 @@ constexpr NamePair kLayerParts[] = {
     {"_output_layer_norm/", "output/LayerNorm/"},
 };
 
-/// Of the masked-token head; the table of words is its own where it shares it with the encoder.
+/// Parts of the masked-token head, which lists the word table if it shares it with the encoder.
 constexpr NamePair kMaskedTokenParts[] = {
     {"embedding_table", "bert/embeddings/word_embeddings"},
     {"dense/", "cls/predictions/transform/dense/"},
@@ -111,7 +111,7 @@ std::string official_numbered_part(int number, std::string_view theirs) {
   return official_layer_part(number - kFirstNumberedLayer, theirs);
 }
 
-/// Of a head whose layers go by numbers; both begin with a dense layer.
+/// The official name of a part of a head with numbered layers; both heads begin with a dense layer.
 std::string official_head_part(int layer, std::string_view theirs,
                                const std::vector<int64_t>& shape) {
   constexpr int64_t kClasses = 2;
@@ -123,7 +123,7 @@ std::string official_head_part(int layer, std::string_view theirs,
   return layer == 2 && theirs == "bias" ? "cls/predictions/output_bias" : "";
 }
 
-/// `rest`: the path behind a root.
+/// `rest`: the path after a root.
 std::string official_rest(std::string_view rest, const std::vector<int64_t>& shape) {
   if (rest.starts_with(kListed)) {
     rest.remove_prefix(kListed.size());

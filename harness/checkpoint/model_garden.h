@@ -12,8 +12,8 @@ namespace bertha {
 // "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel/.ATTRIBUTES/VARIABLE_VALUE".
 // Parts go by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the layers
 // of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer). In
-// the older pre-training model the encoder and its heads have numbers too, before those of their
-// layers.
+// the older pre-training model the encoder and its heads have numbers too, before the numbers of
+// their layers.
 //
 // Source    github.com/tensorflow/models, official/nlp/modeling: networks/bert_encoder.py,
 //           models/bert_pretrainer.py; golden checkpoints of both forms.
@@ -29,7 +29,7 @@ std::string official_name_of(const std::string& path, const std::vector<int64_t>
 /// As the official code has it: the model garden's attention has a dimension of its own for heads.
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);
 
-/// Pre-training there does not train the encoder's pooler but that of the sentence head.
+/// Pre-training there trains the pooler of the sentence head, not the encoder's.
 bool is_pooler_of_encoder(const std::string& path);
 bool is_pooler_of_head(const std::string& path);
 

@@ -177,7 +177,7 @@ bool is_position_buffer(const std::string& name) {
 }
 
 bool is_optimizer_state_in_tensorflow(const std::string& name) {
-  // Parts of a path; the last ones are those of tf.train.Checkpoint.
+  // Parts of a path; the last ones are from tf.train.Checkpoint.
   constexpr std::array<std::string_view, 14> kStates = {"adam_m",
                                                         "adam_v",
                                                         "LAMB",

@@ -31,9 +31,9 @@ struct NamedRows {
 /// them, its weight being the word table and its bias cls.predictions.bias.
 std::vector<NamedRows> hugging_face_names(const ParamTable& table, const Dims& dims);
 
-/// Rows of the vocabulary that pad it to a multiple of 8, in our order; none where nothing is
-/// padded. They have a meaning where the softmax ran over them (model.padded_vocab_in_softmax):
-/// then our checkpoints hold them beside Hugging Face's tensors, whose readers leave them out.
+/// Rows of the vocabulary that pad it to a multiple of 8, in our order; none if nothing is padded.
+/// They have a meaning if the softmax ran over them (model.padded_vocab_in_softmax): then our
+/// checkpoints contain them next to Hugging Face's tensors, whose readers leave them out.
 std::vector<NamedRows> padding_names(const ParamTable& table, const Dims& dims);
 bool is_padding_name(const std::string& name);
 

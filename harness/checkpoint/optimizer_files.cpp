@@ -31,7 +31,7 @@ struct ShardFile {
   std::vector<ShardRange> ranges = {};
 };
 
-/// -1 where the text is no count.
+/// -1 if the text is not a count.
 int64_t parse_count(std::string_view text) { return parse_number<int64_t>(text).value_or(-1); }
 
 std::string metadata_text(const SafeTensorsHeader& header, const std::string& key) {

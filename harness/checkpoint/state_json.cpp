@@ -37,7 +37,7 @@ Json lamb_to_json(const LambState& lamb) {
           {"skip", lamb.skip}};
 }
 
-// Of steps, samples and evaluations: products of two of them still fit 64 bits.
+// Upper limit of steps, samples and evaluations; sums of them do not overflow 64 bits.
 constexpr int64_t kMostCounted = 1'000'000'000'000;
 
 int64_t counter(const JsonField& field) { return field.integer(0, kMostCounted); }

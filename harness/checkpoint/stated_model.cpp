@@ -62,7 +62,7 @@ GeluForm parse_gelu(const std::string& path, const Json& json, WeightFormat weig
                       ", want gelu or gelu_new; this program trains no other model."));
 }
 
-/// The folder's name; of a checkpoint of ours that of its run.
+/// The folder's name; for a checkpoint of ours, the name of its run.
 std::string model_name(const fs::path& folder) {
   const bool is_checkpoint = fs::exists(folder / "state.json");
   return (is_checkpoint ? folder.parent_path().parent_path() : folder).filename().string();

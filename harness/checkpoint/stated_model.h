@@ -17,24 +17,25 @@ enum class ModelHeads : uint8_t { kAll, kNone };
 /// its other fields stay, and so do its dropouts, which fine-tuning uses. `dtype`: of the weights.
 std::string hugging_face_config(const ModelConfig& config, ModelHeads heads = ModelHeads::kAll,
                                 const std::string& source = "", DType dtype = DType::kF32);
-/// That config.json next to weights; "" = none. The path may be gone.
+/// The text of the config.json next to weights, as transformers writes it; "" = none. The path may
+/// be gone.
 std::string source_config(const std::string& weights_path);
 
-/// What a file beside weights states of their model.
+/// The model that a file next to weights states.
 struct StatedModel {
   std::string path;
   ModelConfig model;
 };
 
 /// Reads config.json (Hugging Face) or bert_config.json (Google), of `weights`. What "gelu" means
-/// depends on the code that trained them: the erf form where transformers wrote the file, whatever
-/// its name, and the tanh form in Google's files and beside TensorFlow's checkpoints.
+/// depends on the code that trained them: the erf form if transformers wrote the file, whatever its
+/// name, and the tanh form in Google's files and next to TensorFlow's checkpoints.
 ///
 /// Errors    Error(kData) naming the file and the field: not readable, a field missing, a size
 ///           outside the limits of its key, or a model that this program does not have (another
 ///           activation, relative positions, a decoder, ...).
 StatedModel read_stated_model(const std::string& path, WeightFormat weights);
-/// The one beside the weights; none when there is no such file.
+/// The stated model next to the weights; none if no such file exists.
 std::optional<StatedModel> find_stated_model(const WeightPlace& place);
 /// The same for a path as in locate_weights(), whose config.json is looked at first: a model of
 /// another kind is named before its weights are looked for.

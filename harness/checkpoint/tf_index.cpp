@@ -23,7 +23,7 @@ using Bytes = google::protobuf::io::CodedInputStream;
 constexpr size_t kFooterBytes = 48;
 constexpr size_t kHandleBytes = 40;  // of the footer: two handles, padded; its magic number follows
 constexpr uint64_t kMagic = 0xdb4775248b80fb57;
-constexpr size_t kTrailerBytes = 5;  // behind a block: how it is compressed, and its checksum
+constexpr size_t kTrailerBytes = 5;  // after a block: how it is compressed, and its checksum
 
 Bytes bytes_in(std::string_view text) {
   return Bytes(reinterpret_cast<const uint8_t*>(text.data()), static_cast<int>(text.size()));

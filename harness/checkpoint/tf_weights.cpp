@@ -73,7 +73,7 @@ class TfSource : public WeightSource {
 
  private:
   /// From the place among the saved objects to the variable's name. State of an optimizer stays
-  /// under its place: its name may be that of the variable it belongs to.
+  /// under its place: it may have the same name as the variable it belongs to.
   void rename(const std::string& key, const std::string& name) {
     if (key.find("/.OPTIMIZER_SLOT/") != std::string::npos) return;
     if (!key_of_.contains(key)) return;

@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-/// Weights on the host and what belongs beside them.
+/// Weights on the host and the files that belong to them.
 struct WeightFolder {
   ModelConfig model;
   ParamTable table;
@@ -24,13 +24,13 @@ struct WeightFolder {
 /// What to read, and what the reader knows that the files do not say.
 struct FolderRequest {
   WeightRequest weights;
-  std::string stated_model;      // config.json or bert_config.json; "" = the one beside the weights
+  std::string stated_model;      // config.json or bert_config.json; "" = next to the weights
   std::string vocab;             // "" = the tokenizer's files next to the weights, if any
   std::optional<GeluForm> gelu;  // none = as stated
 };
 
-/// Reads weights with all that a folder of them needs. The tokenizer settings come from
-/// the folder of `vocab` if it has tokenizer_config.json, else from that of the weights.
+/// Reads weights with all that a folder of them needs. The tokenizer settings come from the folder
+/// of `vocab` if it has tokenizer_config.json, else from the folder of the weights.
 ///
 /// Errors    Error(kData) as load_weights(); no file that states the shape of the model; a
 ///           vocabulary of more entries than the model has rows.
@@ -51,7 +51,7 @@ void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& se
                            int64_t max_positions, bool states_defaults, const std::string& folder);
 
 /// Reads everything there is to read and checks it: hashes, checksums, names and shapes against the
-/// config.json beside the weights, finite numbers, and in a checkpoint of ours the optimizer's
+/// config.json next to the weights, finite numbers, and in a checkpoint of ours the optimizer's
 /// moments. Returns what was checked, a line each.
 ///
 /// Errors    Error(kData) naming the first thing that is wrong.

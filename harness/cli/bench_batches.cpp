@@ -46,7 +46,7 @@ LengthHistogram read_lengths(const std::string& path, World& world) {
   if (path.empty()) return {};
   const std::string text = text_of_first_rank(world, [&] {
     std::string found = read_text_file(path);
-    parse_length_histogram(found, path);  // its error is that of all ranks
+    parse_length_histogram(found, path);  // all ranks throw its error
     return found;
   });
   return parse_length_histogram(text, path);

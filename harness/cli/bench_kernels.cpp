@@ -49,8 +49,8 @@ struct Contender {
   std::string attention;
   std::unique_ptr<OpBench<Ops>> bench;
 
-  /// Of one direction, where both have kernels of their own: "persistent forward, grouped
-  /// backward".
+  /// The kernels of the case's direction: `attention` names one for each direction if they differ,
+  /// as in "persistent forward, grouped backward".
   std::string kernels(const OpCase& op) const {
     const size_t comma = attention.find(", ");
     if (comma == std::string::npos) return attention.substr(0, attention.find(" ("));
@@ -223,7 +223,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   if (!all.front().backend->has_fp8() && std::erase_if(cases, is_fp8_case) > 0) {
     report.notes.push_back("quantize is not measured: portable kernels have no fp8");
   }
-  all.clear();  // its memory goes before that of the next ones comes
+  all.clear();  // frees its memory before the next ones allocate theirs
   all = contenders(setting, std::ranges::any_of(cases, is_attention), world, report.notes);
 
   report.tokens = batches.front().rows();

@@ -16,7 +16,7 @@
 namespace bertha {
 namespace {
 
-// Of the published vocabulary, which synthetic shards have too.
+// Special ids of the published vocabulary, which synthetic shards use too.
 constexpr SpecialTokens kPublishedIds{
     .pad = 0, .unknown = 100, .classify = 101, .separator = 102, .mask = 103};
 

@@ -25,8 +25,8 @@ struct StepOptions {
   StepBenchOptions bench;
 };
 
-/// Whether training with so many sequences per micro-batch runs: by running steps of them, enough
-/// for a graph to be recorded and launched.
+/// Whether training with `seqs` sequences per micro-batch runs: by running a few steps, enough for
+/// a graph to be recorded and launched.
 bool runs(Config config, StepBenchOptions bench, int64_t seqs, World& world) {
   config.train.global_batch_seqs = seqs * config.train.accumulation_steps;
   config.eval.batch_seqs = std::min(config.eval.batch_seqs, seqs);

@@ -49,8 +49,8 @@ struct CommandText {
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text);
 /// What the command does when it is the one that was named.
 void set_action(CLI::App& command, Chosen& chosen, const Action& action);
-/// The same with what the command's options fill in, which is the result: `run` takes it, and the
-/// context behind it and the command before it where it wants these.
+/// The same with values that the command's options fill in, which are the result. `run` is called
+/// with them; if it has more parameters, the context comes after them and the command before.
 template <class Options, class Run>
 Options& set_action(CLI::App& command, Chosen& chosen, Run run) {
   const auto options = std::make_shared<Options>();

@@ -26,7 +26,7 @@ void add_config_file(CLI::App& command);
 /// The configuration that the parsed options of `command` ask for; the last one written wins.
 /// Files that it names complete it, for that many ranks (complete_from_files()).
 ///
-/// Errors    Error(kUsage) as load_config; messages name options as the user wrote them. Those of
+/// Errors    Error(kUsage) as load_config, with options in messages as the user wrote them; also as
 ///           complete_from_files().
 LoadedConfig load_from_options(const CLI::App& command, int num_ranks = 1);
 
@@ -34,7 +34,7 @@ LoadedConfig load_from_options(const CLI::App& command, int num_ranks = 1);
 /// --set with the key; "" if nothing is known of it.
 std::string option_for(const CLI::App& command, std::string_view option);
 
-/// The device that they ask for; opens no other file than those of the configuration.
+/// The device that the options ask for; opens only the files of the configuration.
 ComputeBackend backend_of_options(const CLI::App& command);
 
 /// Whether the training batch must divide over the ranks of this run.

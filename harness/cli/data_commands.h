@@ -48,7 +48,8 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result);
 
 /// --vocab-size, --max-seq-tokens and --max-masked-per-seq.
 void add_limit_options(CLI::App& command, SampleLimits& limits);
-/// The limits that the options set, else those of the manifest beside the data, else the defaults.
+/// The limits that the options set, else the limits in the manifest next to the data, else the
+/// defaults.
 SampleLimits limits_for(const CLI::App& command, const SampleLimits& options,
                         const std::string& path);
 

@@ -27,7 +27,7 @@ struct InspectOptions {
   std::string json;
 };
 
-/// The counts of the manifest beside the data; none without one.
+/// The counts of the manifest next to the data; empty without one.
 std::map<std::string, int64_t> counts_of(const std::string& path) {
   return find_manifest(path).value_or(Manifest()).counts;
 }

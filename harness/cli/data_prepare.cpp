@@ -46,7 +46,7 @@ void check_list(const std::string& path, int64_t num_shards) {
   if (!what.empty()) fail(ExitCode::kUsage, "--chk ", path, ": ", what);
 }
 
-/// Of text whose samples could neither teach nor measure anything.
+/// A warning about text whose samples could neither teach nor measure anything; "" otherwise.
 std::string warning_of_little_text(int64_t masked_tokens) {
   constexpr int64_t kFewestMasked = 2500;  // one percentage point
   if (masked_tokens >= kFewestMasked) return "";
@@ -97,7 +97,7 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
 }
 
 /// `bertha data prepare --official`: the published training data from text, as the published
-/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and beside it the same
+/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and next to it the same
 /// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps go on where they were stopped.
 /// `checksum_list`, if any, is compared with the shuffled shards. Returns the exit code.
 int run_official(PrepareOptions options, const std::string& checksum_list,

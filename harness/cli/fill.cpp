@@ -68,7 +68,7 @@ class TextModel {
   /// Blocks: the host.
   MaskLogits run(const TokenizedLine& line);
 
-  /// Of a line: memory for all positions of a long table would be far more than texts need.
+  /// Limit for a line: memory for all positions of a long table would be far more than texts need.
   int64_t most_tokens() const { return std::min<int64_t>(folder_.model.max_positions, 4096); }
   const ModelConfig& model() const { return folder_.model; }
   const Vocabulary& vocabulary() const { return vocabulary_; }

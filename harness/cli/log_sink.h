@@ -34,7 +34,7 @@ void print_table(const TextTable& table);
 void print_error(const Terminal& terminal, const std::string& what);
 
 /// Sends log lines of `least` and above to standard error through spdlog, with the rank when it is
-/// not the first, and in colour where the terminal has it. Errors look as those of print_error().
+/// not the first, and in colour if the terminal has it. Errors look as in print_error().
 void start_log_sink(const Terminal& terminal, const World* world, LogLevel least);
 
 }  // namespace bertha

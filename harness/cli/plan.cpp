@@ -35,9 +35,9 @@ std::optional<Manifest> manifest_of(const std::string& folder) {
   return found && found->num_samples() > 0 ? found : std::nullopt;
 }
 
-/// Adds what is known of the training samples without reading a shard: by manifest.json of
-/// data.train. Without one, lengths are those of the benchmark's samples if sequences are as long
-/// as those may be, and else all at full length.
+/// Adds what is known of the training samples without reading a shard: from manifest.json of
+/// data.train. Without one, lengths follow the benchmark's samples if data.max_seq_tokens is their
+/// longest, and else all are at full length.
 void add_data_facts(const DataConfig& data, PlanFacts& facts) {
   if (data.synthetic) {
     facts.lengths = synthetic_lengths(data);

@@ -26,7 +26,7 @@ constexpr Retired kRetired[] = {
     {"completion", "bertha COMMAND --help"},
     {"man", "bertha --help"}};
 
-/// Replaces this process by the program. Returns if there is no such program.
+/// Replaces this process by the program. Returns if the program does not exist.
 void run(const std::string& program, const std::vector<std::string>& arguments) {
   std::string name = program;
   std::vector<char*> words{name.data()};
@@ -60,7 +60,7 @@ void hand_over_to_tools(const std::vector<std::string>& arguments) {
   if (!self.empty()) setenv("BERTHA", self.c_str(), /*overwrite=*/0);
   run("bertha-tools", arguments);
   run(".venv/bin/bertha-tools", arguments);
-  // That of the checkout whose build/release has this program, as the scripts of launch/ look.
+  // The checkout whose build/release has this program may have one: launch/ looks there too.
   run((std::filesystem::path(self).parent_path() / "../../.venv/bin/bertha-tools").string(),
       arguments);
   fail(ExitCode::kEnvironment, command, " is a command of bertha-tools, which is not installed; ",

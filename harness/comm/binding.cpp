@@ -57,7 +57,7 @@ int prefer_memory_of(hwloc_topology_t machine, int node) {
   hwloc_get_membind(machine, nodes.get(), &policy, kFlags);
   if (policy != HWLOC_MEMBIND_FIRSTTOUCH) return 0;
   hwloc_bitmap_only(nodes.get(), static_cast<unsigned>(node));
-  // Not strict: memory comes from other nodes when this one has none left.
+  // Not strict: memory comes from other nodes when this one is full.
   return hwloc_set_membind(machine, nodes.get(), HWLOC_MEMBIND_BIND, kFlags) == 0 ? 0 : errno;
 }
 

@@ -29,9 +29,9 @@ CoreBinding bind_process(const EnvironmentLookup& lookup,
 
 struct CoreShare {
   int threads = 1;               // default number of compute threads of this rank
-  std::string description = "";  // that of the binding, and what lowers the number
+  std::string description = "";  // of the binding, and of what lowers the number
 
-  /// Of train.threads_per_rank, where 0 stands for the default.
+  /// The threads for a value of train.threads_per_rank, where 0 stands for the default.
   int threads_for(int64_t threads_per_rank) const {
     return threads_per_rank > 0 ? static_cast<int>(threads_per_rank) : threads;
   }

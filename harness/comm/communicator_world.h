@@ -23,7 +23,7 @@ class CommunicatorWorld : public World {
   void barrier() override;
   std::unique_ptr<World> make_node_world() override;
   std::unique_ptr<World> make_peer_world() override;
-  /// Of the whole job, whichever ranks this world has.
+  /// Ends the whole job, whichever ranks this world has.
   [[noreturn]] void abort(int exit_code) override;
 
  protected:
@@ -33,7 +33,7 @@ class CommunicatorWorld : public World {
 /// Some of a communicator's ranks, in its order. Made and destroyed by all ranks together.
 class PartCommunicator {
  public:
-  /// Those with the same color.
+  /// Contains the ranks with the same color.
   PartCommunicator(MPI_Comm parent, int color);
   PartCommunicator(const PartCommunicator&) = delete;
   PartCommunicator& operator=(const PartCommunicator&) = delete;
@@ -45,8 +45,8 @@ class PartCommunicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// Those under one kernel that NCCL, too, takes for one node: NCCL_HOSTID in the environment tells
-/// nodes apart that are one machine.
+/// The ranks under one kernel that NCCL also treats as one node: NCCL_HOSTID in the environment can
+/// split one machine into several nodes.
 class NodeCommunicator final : public PartCommunicator {
  public:
   explicit NodeCommunicator(const Communicator& parent);

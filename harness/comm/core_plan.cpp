@@ -59,8 +59,8 @@ struct Share {
   size_t ranks = 1;
 };
 
-/// Of ranks that were given the same cores, by the cores near the GPU of each; no cores when some
-/// rank would get none in this way.
+/// The share of rank `self` among ranks that were given the same cores, by the cores near each
+/// one's GPU; no cores if some rank would get none in this way.
 Share share_near_gpu(const std::vector<Cores>& near, size_t self) {
   const auto sharing = [&](size_t end, const Cores& cores) {
     return static_cast<size_t>(

@@ -30,9 +30,9 @@ struct CorePlan {
 /// Ranks that were given all processors that are open to the job divide its cores evenly, in the
 /// order of the topology: the cores near a GPU among the ranks whose GPUs are there, if every rank
 /// gets one in this way, otherwise all cores among all ranks. A rank that sees one GPU does not
-/// know those of the others, and runs on all cores near its own. A rank that the launcher gave
-/// fewer cores keeps them, or those of them that are near its GPU. With more ranks than cores no
-/// rank is bound.
+/// know the GPUs of other ranks, and runs on all cores near its own. A rank that the launcher gave
+/// fewer cores keeps them, or only the ones near its GPU. With more ranks than cores no rank is
+/// bound.
 CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
                     const std::optional<LocalRank>& self,
                     const std::vector<std::string>& gpu_bus_ids);

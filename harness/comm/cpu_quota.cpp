@@ -19,7 +19,7 @@ double quota_of(const fs::path& cpu_max) {
   return std::strtod(quota.c_str(), nullptr) / period_us;
 }
 
-/// Version 1 has a file for each; a quota of -1 is no limit.
+/// The quota of version 1, which has a file for each number; a quota of -1 means no limit.
 double version_1_quota(const fs::path& folder) {
   double quota_us = 0;
   double period_us = 0;

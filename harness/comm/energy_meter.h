@@ -12,7 +12,7 @@ namespace bertha {
 /// Energy of the GPUs of all ranks since it was made.
 class EnergyMeter {
  public:
-  /// bus_id: as of read_gpu_counters(); "" = there is no GPU, on any rank. All ranks call it.
+  /// bus_id: as for read_gpu_counters(); "" = no rank has a GPU. All ranks call it.
   EnergyMeter(const std::string& bus_id, World& world);
 
   /// Joules up to now; none where the driver of a rank does not tell. All ranks call it.

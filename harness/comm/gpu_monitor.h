@@ -21,7 +21,7 @@ struct GpuLoad {
 /// Errors    std::system_error when the system refuses that thread.
 class GpuMonitor {
  public:
-  /// bus_id: as of read_gpu_counters(); "" = there is no GPU, nothing is known.
+  /// bus_id: as for read_gpu_counters(); "" = without a GPU, nothing is known.
   explicit GpuMonitor(const std::string& bus_id, double every_seconds = 1);
 
   GpuLoad load() const;

@@ -50,7 +50,7 @@ struct Found {
   std::string unread = "";
 };
 
-/// Of no GPU yet. NVML counts its starts, and stays until the process ends.
+/// NVML itself, without a GPU yet. It counts its starts, and stays until the process ends.
 Found start_nvml() {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {.unread = concat("NVML cannot be loaded: ", dlerror())};

@@ -19,7 +19,7 @@ struct GpuState {
   std::string unread = "";          // why nothing is known; "" = it was read
 };
 
-/// Asks NVML, the driver's library, for all of that of the GPU at a PCI address ("0000:1b:00.0").
+/// Asks NVML, the driver's library, for the state of the GPU at a PCI address ("0000:1b:00.0").
 GpuState read_gpu_state(const std::string& bus_id);
 
 /// What changes from moment to moment, in two calls of the driver. 0 = it does not say.

@@ -119,7 +119,7 @@ class GroupedCollectives final : public Collectives {
     std::unique_ptr<ScaledSums> node_;
   };
 
-  /// Later calls of `later` begin after those of `earlier` so far.
+  /// Makes later calls of `later` begin after the calls that `earlier` has received so far.
   void follow(Collectives& earlier, Collectives& later) {
     earlier.record(*event_);
     later.wait_for(*event_);
@@ -144,7 +144,7 @@ class GroupedCollectives final : public Collectives {
   std::unique_ptr<World> peer_world_;
   std::unique_ptr<Collectives> node_;
   std::unique_ptr<Collectives> peers_;
-  std::unique_ptr<Collectives> all_;  // its stream is that of peers_
+  std::unique_ptr<Collectives> all_;  // uses the stream of peers_
 };
 
 std::string describe(Grouping grouping, const NodeSizes& nodes) {

@@ -36,11 +36,12 @@ Grouping plan_grouping(ShardGroup shard_group, const NodeSizes& nodes);
 /// plan_grouping for the nodes of this world; all ranks call it. Rank 0 logs it for several nodes.
 Grouping choose_grouping(ShardGroup shard_group, World& world);
 
-/// What some collectives connect: all ranks, those of a node, or ranks of several nodes while
+/// What some collectives connect: all ranks, the ranks of a node, or ranks of several nodes while
 /// others serve the ranks of a node.
 enum class Level : uint8_t { kAll, kNode, kBetweenNodes };
 
-/// Makes those of one level, in a world of its ranks alone; on `stream` unless that is null.
+/// Makes the collectives of one level, in a world of its ranks alone; on `stream` unless it is
+/// null.
 using MakeLevel =
     std::function<std::unique_ptr<Collectives>(Level level, World& ranks, Stream* stream)>;
 

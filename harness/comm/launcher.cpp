@@ -44,7 +44,7 @@ struct LocalVariables {
   const char* size;
 };
 
-/// Of Open MPI, Intel MPI and MPICH, PMI and Slurm: mpirun first, as it may run inside of a job.
+/// Variables of Open MPI, Intel MPI and MPICH, PMI and Slurm: mpirun first, as it may run in a job.
 constexpr std::array<LocalVariables, 5> kLocal{{
     {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},

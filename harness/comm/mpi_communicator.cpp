@@ -17,8 +17,8 @@ constexpr std::chrono::microseconds kBackgroundPolling{100};
 constexpr std::chrono::microseconds kShortestSleep{50};
 constexpr std::chrono::microseconds kLongestSleep{250};
 
-// A sleep is a twentieth of the wait so far: the delay stays small beside what was waited for, and
-// a long wait costs little of the core.
+// A sleep is a twentieth of the wait so far: it adds little delay compared with that wait, and a
+// long wait costs little of the core.
 template <class IsDone>
 void poll_until(const IsDone& is_done, CollectiveCall call) {
   const Clock::time_point begin = Clock::now();

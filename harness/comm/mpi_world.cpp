@@ -21,8 +21,8 @@
 #include "kernels/base/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// Open MPI leaves memory behind in modules that it unloads, where no suppression can name it: the
-// sanitizer looks for everything but leaks in programs that start MPI.
+// Open MPI leaks memory in modules that it unloads, where no suppression can name it: the sanitizer
+// looks for everything but leaks in programs that start MPI.
 extern "C" int __lsan_is_turned_off() { return 1; }
 #endif
 #ifdef __SANITIZE_THREAD__
@@ -72,8 +72,8 @@ void check_shared(const Communicator& node, int status) {
        "/dev/shm`, in a container `--shm-size=2g`");
 }
 
-/// Memory that the ranks of a node share: reading and writing it needs no reply of another
-/// rank. A slot per rank of the world, of which those of this node are in use.
+/// Memory that the ranks of a node share: reading and writing it needs no reply of another rank. It
+/// has a slot for each rank of the world, and one more.
 class NodeMemory {
  public:
   NodeMemory(const Communicator& node, int num_ranks) {

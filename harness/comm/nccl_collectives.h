@@ -9,7 +9,7 @@
 namespace bertha {
 
 struct NcclOptions {
-  /// SMs that one call may occupy beside the model's kernels; 0 = NCCL's choice.
+  /// SMs that one call may occupy next to the model's kernels; 0 = NCCL's choice.
   /// Two H200s, NCCL 2.28, reduce-scatter / all-gather of 704 MiB bf16 in ms:
   /// 0: 1.41 / 1.30, 8: 2.68 / 2.40, 4: 5.11 / 4.68.
   int max_ctas = 0;

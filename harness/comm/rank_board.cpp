@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-// Processes share the slots: no lock of one of them may be behind an access.
+// Processes share the slots, so an access must not depend on a lock of one process.
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 const char* name(RunPhase phase) {
@@ -34,7 +34,7 @@ RankBoard::RankBoard(std::span<Slot> slots, int rank) : slots_(slots), rank_(ran
 
 namespace {
 
-/// Of process ids: equal for processes that see each other by them. 1 where nothing says so.
+/// The namespace of process ids: equal for processes that see each other by them. 1 if unknown.
 int64_t id_namespace() {
   struct stat file {};
   return stat("/proc/self/ns/pid", &file) == 0 ? static_cast<int64_t>(file.st_ino) : 1;

@@ -49,7 +49,7 @@ struct RankStatus {
   // Phases begun, and collective calls entered and returned from, by the training thread. All ranks
   // make the same ones in the same order: the rank with the smaller number is behind.
   int64_t moves = 0;
-  int64_t call_moves = 0;                       // those of calls: odd = inside of one
+  int64_t call_moves = 0;                       // calls among `moves`: odd = inside of one
   CollectiveCall call = CollectiveCall::kNone;  // the last entered
   int64_t background_moves = 0;                 // the same of the pipeline's threads
   int64_t beats = 0;  // signs of life within a phase; ranks differ in them
@@ -69,7 +69,7 @@ class RankBoard {
     char host[sizeof(RankStatus::host)];  // complete before `process` is set
   };
 
-  /// Of one rank alone.
+  /// The board of one rank alone.
   RankBoard();
   /// One slot per rank and one more, zeros at first, in memory that outlives this. The process
   /// registers as `rank`.

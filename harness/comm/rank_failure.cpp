@@ -84,7 +84,7 @@ void end_all_ranks(World& world, const std::exception_ptr& exception) {
     wait_and_relay(world, kSilentRanksWait);
   }
   world.abort(static_cast<int>(failure.code));
-  std::abort();  // never reached: compilers forget [[noreturn]] behind a virtual call
+  std::abort();  // never reached: compilers ignore [[noreturn]] of a virtual function
 }
 
 }  // namespace bertha

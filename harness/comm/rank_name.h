@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// Of this machine.
+/// The host name of this machine.
 std::string own_host();
 /// Equal for processes under one kernel, also in different containers; host names need not be.
 std::string machine_name();
@@ -19,10 +19,10 @@ std::string rank_name(const World& world);
 /// "0-3,8" for {0, 1, 2, 3, 8}, in any order.
 std::string rank_list(std::vector<int> ranks);
 
-/// The sentence with the name of this rank behind it, where there are several.
+/// The sentence, followed by the name of this rank if there are several.
 std::string signed_sentence(const World& world, const std::string& sentence);
 
-/// An Error whose sentence already names the rank that met it: the others throw it too.
+/// An Error whose message already contains the failing rank: the others throw it too.
 struct RankError : Error {
   using Error::Error;
 };

@@ -4,15 +4,15 @@
 
 namespace bertha {
 
-/// Of the views of a reduce-scatter or an all-gather: one dtype, equal shards, and the shard
-/// apart from the full view or at its own slot there. Error(kInternal) names the rest.
+/// Checks the views of a reduce-scatter or an all-gather: one dtype, equal shards, and the shard
+/// apart from the full view or at its own slot there. Error(kInternal) for all others.
 void check_shard(const Collectives& collectives, const View& full, const View& shard);
 
-/// Of the view of a sum: f64, f32, f16, bf16 or i64, which ranks of some backend add up.
-/// Error(kInternal) names the rest.
+/// Checks the view of a sum: f64, f32, f16, bf16 or i64, which ranks of some backend add up.
+/// Error(kInternal) for all others.
 void check_sum(const View& values);
 
-/// Of the view of a maximum: i32. Error(kInternal) names the rest.
+/// Checks the view of a maximum: i32. Error(kInternal) for all others.
 void check_maximum(const View& values);
 
 }  // namespace bertha

@@ -55,7 +55,7 @@ std::map<std::string, std::string> environment_of(const std::filesystem::path& p
   return variables;
 }
 
-/// The letter of /proc/PID/stat behind the name in parentheses.
+/// The letter of /proc/PID/stat after the name in parentheses.
 char state_of(const std::filesystem::path& process) {
   const std::string stat = read_all(process / "stat");
   const size_t name_end = stat.rfind(')');

@@ -34,7 +34,7 @@ class StatusRelay {
     MPI_Request request = MPI_REQUEST_NULL;
     bool is_under_way() const { return request != MPI_REQUEST_NULL; }
   };
-  /// Of the first node: one per other node. Of another node: the first node.
+  /// On the first node, one peer per other node; on another node, the first node alone.
   struct Peer {
     int rank = 0;  // among the leaders
     Message sent = {};

@@ -55,7 +55,7 @@ std::string frame_text(void* address) {
   return text.str();
 }
 
-/// Of a file of /proc; "" where it may not be read.
+/// The first line of a file of /proc; "" if it may not be read.
 std::string first_line(const std::string& path) {
   std::string line;
   std::ifstream in(path);

@@ -23,12 +23,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// When one is lost a launcher gives the other ranks a second, that of Open MPI 5 half of one: they
-// report within it.
+// When a rank is lost, a launcher gives the others a second, Open MPI 5 half a second: they report
+// within it.
 constexpr double kLongestInterval_s = 0.25;
 
-// More than this between two looks counts no further: this process itself was stopped, and the
-// others perhaps as well.
+// Cap on the elapsed time between two looks: a longer gap means that this process was suspended,
+// and perhaps the others as well.
 constexpr double kLongestStep_s = 1;
 
 // Ranks find out about a hang one after the other, within the time in which nodes send their
@@ -118,8 +118,8 @@ class Watchdog::View {
     return watched;
   }
 
-  /// Ranks of other nodes that have not answered since the launcher began to end the job.
-  /// None where a rank has signed off: then it says itself what has happened.
+  /// Ranks of other nodes that have not answered since the launcher began to end the job. Empty if
+  /// a rank has signed off: then that rank says itself what has happened.
   std::vector<RankStatus> lost_elsewhere(const std::vector<RankStatus>& statuses, bool is_ending) {
     if (!is_ending) ending_since_s_ = now_s_;
     std::vector<RankStatus> lost;
@@ -168,7 +168,7 @@ Watchdog::Watchdog(RankBoard& board, Options options)
 Watchdog::~Watchdog() {
   thread_.request_stop();
   thread_.join();
-  // It has come further than the others, and its silence is no sign of anything.
+  // This rank has come further than the others, and its silence does not mean anything.
   RankStatus last = board_.status(board_.rank());
   last.ticks = kSignedOff;
   ++last.moves;

@@ -13,7 +13,7 @@
 
 namespace bertha {
 
-/// The exit code of a run that lost a rank without an error message: that of a process killed by
+/// The exit code of a run that lost a rank without an error message, as of a process killed by
 /// signal 9.
 constexpr ExitCode kLostRank{128 + 9};
 

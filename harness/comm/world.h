@@ -39,7 +39,7 @@ class World {
 
   /// The largest value over ranks: agreement on signals, time limits and exit codes.
   virtual int agree_max(int value) = 0;
-  /// Those of rank `root`, to all ranks: as many on each, of any number.
+  /// Sends the bytes of rank `root` to all ranks: any number, the same on each.
   virtual void broadcast_bytes(std::span<std::byte> bytes, int root) = 0;
   /// The text of rank `root`, on all ranks.
   std::string broadcast(const std::string& text, int root);

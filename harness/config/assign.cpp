@@ -29,7 +29,7 @@ std::optional<double> multiplier(std::string_view suffix, Unit unit) {
   return std::nullopt;
 }
 
-/// "1.5M" times what its suffix means; nothing where the text is no such number.
+/// "1.5M" times what its suffix means; nothing if the text is not such a number.
 std::optional<double> read_number(std::string_view text, Unit unit) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   double value = 0;

@@ -41,7 +41,7 @@ void check_data(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
-/// Keys of dynamic masks do nothing with stored ones, and made-up data have none.
+/// Refuses keys of dynamic masks with stored ones, and dynamic masks with made-up data.
 void check_masking(const DataConfig& data, std::vector<std::string>& errors) {
   const DataConfig defaults;
   if (data.masking == Masking::kDynamic) {

@@ -28,7 +28,7 @@ constexpr auto words(SampleOrder) { return make_words("windowed", "published"); 
 
 constexpr auto words(ExchangePadding) { return make_words("off", "allgather", "lengths"); }
 
-/// Which tokens of a training sample are masked: those of its shard, or others in each epoch.
+/// Which tokens of a training sample are masked: as its shard says, or others in each epoch.
 enum class Masking : uint8_t { kStored, kDynamic };
 constexpr auto words(Masking) { return make_words("stored", "dynamic"); }
 
@@ -49,7 +49,7 @@ constexpr auto words(ComputeBackend) { return make_words("auto", "cpu", "cuda");
 enum class Precision : uint8_t { kAuto, kFp32, kBf16, kFp16, kFp8 };
 constexpr auto words(Precision) { return make_words("auto", "fp32", "bf16", "fp16", "fp8"); }
 
-/// Of optimizer.name: AdamW is LAMB without the trust ratio.
+/// Choices of optimizer.name: AdamW is LAMB without the trust ratio.
 enum class OptimizerName : uint8_t { kLamb, kAdamw };
 constexpr auto words(OptimizerName) { return make_words("lamb", "adamw"); }
 

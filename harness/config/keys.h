@@ -55,7 +55,7 @@ struct Key {
   Range range;  // numbers
   std::string_view doc;
   /// Whether it changes what a model learns; not so of paths, speed, reports and the end of a run.
-  /// The contents of the shards are compared with those of a checkpoint elsewhere.
+  /// The contents of the shards are compared with the checkpoint's elsewhere.
   bool is_learned = true;
 };
 

@@ -380,7 +380,7 @@ void Loader::refuse_value(const std::string& where, const Key& key, const std::s
   refused_.emplace_back(key.path);
 }
 
-// Where single keys and values are all that is wrong, the keys beside them are checked too.
+// If all errors are about single keys and values, the remaining keys are checked too.
 void Loader::report_contradictions() {
   if (errors_.size() != refused_.size()) return;
   for (const std::string& contradiction : contradictions(loaded_.config, 0)) {

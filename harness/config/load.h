@@ -39,8 +39,8 @@ LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides,
                          KeyWarnings warnings = KeyWarnings::kOn);
 
-/// What to_yaml() wrote, on another rank or in an earlier start, of which retired keys are no news.
-/// Errors as above, with `name` for the file.
+/// Loads what to_yaml() wrote, on another rank or in an earlier start, without news of retired
+/// keys. Errors as above, with `name` for the file.
 Config config_from_yaml(const std::string& text, const std::string& name);
 
 /// Every key with its value; loading it gives an equal Config.

@@ -33,7 +33,7 @@ struct RunPlan {
   int64_t eval_start_samples = 0;
   std::vector<PlannedEval> evals;  // rising steps, none beyond last_step
 
-  /// A run ends with an evaluation: one more than planned where its last step has none.
+  /// Whether the run ends with an evaluation beyond the plan: none is planned at its last step.
   bool has_eval_at_end() const { return evals.empty() || evals.back().step < last_step; }
   int64_t num_evals() const { return std::ssize(evals) + (has_eval_at_end() ? 1 : 0); }
 };

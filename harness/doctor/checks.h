@@ -70,8 +70,8 @@ inline constexpr std::array kFigureChecks{
                 "give a faster --output-dir: a checkpoint of BERT-large has 4 GB"},
 };
 
-/// Of the data sheet's dense peak, of which an H200 reaches 80 % with cuBLASLt; other models, with
-/// less power, reach less.
+/// Least share of the data sheet's dense peak. An H200 reaches 80 % of it with cuBLASLt; other
+/// models, with less power, reach less.
 inline constexpr double kLeastShareOfPeak = 0.6;
 
 /// Reasons for low clocks. A power limit (bit 2) is normal under GEMMs.

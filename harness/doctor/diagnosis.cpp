@@ -42,7 +42,7 @@ std::string names_of(const Ranks& ranks) {
   return "ranks " + rank_list(numbers);
 }
 
-/// The value that most ranks have; of equally many, that of the lowest rank.
+/// The value that most ranks have; if several are equally frequent, the lowest rank's among them.
 template <class Value>
 Value most_common(std::span<const RankFacts> ranks, Value RankFacts::*value) {
   std::map<Value, int> counts;

@@ -62,7 +62,7 @@ double copy_bytes(const Backend& backend, const Buffer& from, const Buffer& to) 
   return copied / seconds_since(begin);
 }
 
-/// Seconds of one all-reduce of at least so many f32. All ranks of `world` call it.
+/// Mean seconds of `count` all-reduces of `elements` f32. All ranks of `world` call it.
 double reduce_seconds(const Backend& backend, World& world, int64_t elements, int count) {
   Collectives& collectives = backend.collectives();
   const Buffer memory = backend.device().allocate(elements * size_bytes(DType::kF32));

@@ -13,7 +13,7 @@ struct MeasureOptions {
   std::string output_dir = "";  // "" = not measured
 };
 
-/// Measures this rank beside all others. All ranks call it with the same options.
+/// Measures this rank together with all others. All ranks call it with the same options.
 ///
 /// Blocks    some ten seconds.
 /// Errors    Error(kEnvironment) where no backend can be had; Error(kMemory).

@@ -56,7 +56,7 @@ class MlperfLog {
 };
 
 /// result_0.txt of a run's first process; result_0.resume1.txt, ... of later ones in the same
-/// folder: a resumed run is no legal submission, so its records never join the first file.
+/// folder: a resumed run is not a legal submission, so its records never join the first file.
 std::string next_mlperf_log_path(const std::string& folder);
 
 /// The text of a JSON value with Python's spacing: {"a": 1, "b": [2, 3]}.

@@ -101,9 +101,9 @@ struct NamedView {
 /// the end the gradients of the logits, which take their place.
 std::vector<NamedView> named_activations(const Activations& activations, const BatchRows& live);
 
-/// Room for the rows of `capacity`, and views of the first of them: those of `rows`. Taking again
-/// from the start of the same memory views the same buffers with other rows. `fp8`: with those that
-/// fp8 GEMMs need.
+/// Room for the rows of `capacity`, and views of the first of them, as many as `rows` states.
+/// Taking again from the start of the same memory views the same buffers with other rows. `fp8`:
+/// includes the buffers that fp8 GEMMs need.
 Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
                              const BatchRows& rows, DType io, bool fp8);
 

@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// Gives out views of a buffer one behind the other. The same code runs twice: once without memory,
+/// Gives out views of a buffer one after the other. The same code runs twice: once without memory,
 /// to learn the size, and once with it; so the planner's figure and the allocation cannot differ.
 class Arena {
  public:

@@ -17,7 +17,7 @@ struct BatchRows {
   int64_t seq_tokens = 0;
 };
 
-/// `rows` as they lie in buffers: T, M and K rounded up by padded_rows, that of the device.
+/// `rows` as stored in buffers: T, M and K rounded up by padded_rows, the function of the device.
 template <class PaddedRows>
 BatchRows padded(const BatchRows& rows, PaddedRows padded_rows) {
   const int64_t masked = padded_rows(rows.masked);

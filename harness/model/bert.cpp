@@ -31,7 +31,7 @@ BatchRows padded_on(const Device& device, const BatchRows& rows) {
   return padded(rows, [&device](int64_t count) { return device.padded_rows(count); });
 }
 
-/// What the model holds in device memory beside its activations, behind them.
+/// What the model stores in device memory in addition to its activations, after them.
 struct DeviceState {
   std::optional<BatchUploader> uploader;
   View random;  // u64 [2]  {seed, micro-step}

@@ -75,8 +75,9 @@ class Bert {
   /// Forward in training mode (dropout on), losses, and logits' gradients in place.
   /// `optimizer_state`: u8 [sizeof(LambState)] for the loss scale; no data = 1.
   void forward_train(const LossMean& mean, const View& optimizer_state);
-  /// Gradients of the last forward_train are added to those of the step. Calls `gradients_final`
-  /// part by part from the heads to the embeddings, with 0 at the end; see bind() for the parts.
+  /// Adds the gradients of the last forward_train to the gradients of the step. Calls
+  /// `gradients_final` part by part from the heads to the embeddings, with 0 at the end; see bind()
+  /// for the parts.
   void backward(const GradientsFinal& gradients_final = {});
   /// Forward without dropout or gradients; adds to the statistics.
   void forward_eval();

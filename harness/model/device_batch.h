@@ -18,7 +18,7 @@ struct DeviceBatch {
   View word_ids;       // i32 [T]
   View segment_ids;    // i32 [T]
   View position_ids;   // i32 [T]
-  View rows_by_word;   // i32 [T]      -1 beyond the live count; no data if the batch has none
+  View rows_by_word;   // i32 [T]      -1 beyond the live count; no data if the batch lacks it
   View cu_seqlens;     // i32 [B + 1]
   View needed_rows;    // i32 [K]      masked tokens [M], then first tokens [B]; padding -1
   View masked_labels;  // i32 [M]      -1 beyond the live count

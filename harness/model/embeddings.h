@@ -26,7 +26,7 @@ struct EmbeddingCall {
 };
 
 void embeddings_forward(Ops& ops, const EmbeddingCall& call);
-/// dy: io [T, H]. Adds to gradients: the word table has those of the decoder already.
+/// dy: io [T, H]. Adds to gradients: the word table already has the decoder's gradient.
 void embeddings_backward(Ops& ops, const EmbeddingCall& call, const View& dy);
 
 }  // namespace bertha

@@ -46,8 +46,8 @@ struct Fp8Weight {
   View transposed;  // e4m3 [K, N]
 };
 
-/// What the fp8 GEMMs of one layer read and write beside the operands in io. Indices are those of
-/// EncoderGemm; K and N are inputs and outputs of each GEMM.
+/// What the fp8 GEMMs of one layer read and write in addition to the operands in io. Arrays are
+/// indexed by EncoderGemm; K and N are inputs and outputs of each GEMM.
 struct Fp8Layer {
   std::array<Fp8Weight, kEncoderGemms> weights;
   std::array<View, kEncoderGemms> inputs_transposed;  // e4m3 [K, T], kept for weight gradients
@@ -56,13 +56,13 @@ struct Fp8Layer {
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
   // Scratch of the layers. The feed-forward block's inner matrix is written while another is read.
-  View rows;                 // u8  [T, 3H]  inputs and gradients of GEMMs, but those of inner_rows
+  View rows;                 // u8  [T, 3H]  inputs and gradients of GEMMs not in inner_rows
   View inner_rows;           // u8  [T, F]   input of kFfOut, and gradient of the output of kFfIn
   View gradient_transposed;  // u8  [T, max(N)]
   View unused_amax;          // f32 [1]  written in evaluations, never read
   View unused_count;         // i64 [1]  likewise, and for weights
   View saturated;            // i64 [1]  inputs and gradients beyond the largest number
-  View live_tokens;          // i32 [1]  rows that are no padding
+  View live_tokens;          // i32 [1]  rows that are not padding
 };
 
 /// The GEMMs of one layer in one pass: layer.cpp says what is multiplied, this class in which

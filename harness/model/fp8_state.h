@@ -8,11 +8,11 @@
 
 namespace bertha {
 
-/// What fp8 GEMMs keep on the device from step to step, for all layers: matrix 4 l + g is that of
+/// What fp8 GEMMs keep on the device from step to step, for all layers: matrix 4 l + g belongs to
 /// GEMM g (EncoderGemm) in layer l.
 ///
-/// All scales are those of the maxima of the step before, over all ranks. A run's first step has
-/// none: it goes through its first micro-batch in io to find them.
+/// All scales follow from the maxima of the step before, over all ranks. A run's first step does
+/// not have any: it goes through its first micro-batch in io to find them.
 struct Fp8State {
   Fp8Scales scales;  // [12 L]: of inputs, gradients and weights, 4 L each
   std::vector<std::array<Fp8Weight, kEncoderGemms>> weight_copies;  // of each layer

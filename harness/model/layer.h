@@ -52,7 +52,7 @@ struct LayerCall {
 void layer_forward(Ops& ops, const LayerCall& call);
 
 /// On entry scratch.d_hidden holds the gradient of saved.y, or with needed_rows scratch.d_needed;
-/// on return d_hidden holds that of x. Gradients of weights are written, or added to with
+/// on return d_hidden holds the gradient of x. Gradients of weights are written, or added to with
 /// call.accumulate.
 void layer_backward(Ops& ops, const LayerCall& call);
 

@@ -72,7 +72,7 @@ class TableBuilder {
   /// What is added from here on is the next part.
   void begin_part() { table_.part_begins.push_back(table_.elements); }
 
-  /// Of what is added from here on.
+  /// Whether parameters that are added from here on have a gradient.
   void set_gradient(bool has_gradient) { has_gradient_ = has_gradient; }
 
   ParamTable take() { return std::move(table_); }

@@ -157,7 +157,8 @@ void Optimizer::reduce_buckets(int64_t from_element) {
   }
 }
 
-/// Those of the bucket's slice, counted from its start. With several shards none reaches beyond it.
+/// The segments of the bucket's slice, counted from its start. With several shards no segment
+/// reaches beyond it.
 std::vector<LambSegment> Optimizer::segments_of(const Bucket& bucket) const {
   const int64_t begin = bucket.begin / shard_count();
   const int64_t end = begin + bucket.elements / shard_count();
@@ -223,7 +224,7 @@ void Optimizer::update_slice(const Bucket& bucket, std::span<const LambSegment> 
                             .rules = moments_rules_});
 }
 
-/// The weights of a bucket are gathered while those of the next ones are computed.
+/// With shards, the weights of a bucket are gathered while the next ones are computed.
 void Optimizer::update_and_gather() {
   if (!is_sharded()) {
     update_slice({.begin = 0, .elements = plan_.flat_elements}, plan_.segments);

@@ -25,8 +25,8 @@ namespace bertha {
 /// Gradients are the model's part of the mean over all ranks, times the loss scale: the reduction
 /// is a sum. With clip "before" a rank's part is limited to max_gradient_norm / ranks, which equals
 /// the published limit of max_gradient_norm on the rank's own mean. The weight norm of the trust
-/// ratio is that of the f32 master, as Baidu has it (NVIDIA measures the f16 copy). A weight decay
-/// of zero does not switch the trust ratio off, as in the reference.
+/// ratio is computed from the f32 master, as Baidu does it (NVIDIA measures the f16 copy). A weight
+/// decay of zero does not switch the trust ratio off, as in the reference.
 ///
 /// Letters   P = flat elements padded for the shards, N = P / shards, X = ShardPlan::norm_rows.
 /// Exact     bit for bit repeatable at one number of ranks and shards, where the collectives are.

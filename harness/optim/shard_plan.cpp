@@ -22,7 +22,7 @@ std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, in
   return buckets;
 }
 
-/// Slices that touch, as those of a single shard do, are one range: a tensor is cut only where
+/// Slices that touch, as all slices of a single shard do, are one range: a tensor is cut only where
 /// another shard has what follows.
 std::vector<ShardRange> own_ranges(const std::vector<Bucket>& buckets, int shard, int shards) {
   std::vector<ShardRange> ranges;

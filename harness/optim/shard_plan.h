@@ -26,9 +26,9 @@ struct ShardRange {
 /// computes its own plan from the table, and the plans of all shards tile the buffer.
 ///
 /// A shard is its slices of all buckets, one after the other; a single one is the flat buffer
-/// itself. Backward finishes gradients from the end of the buffer to its start, and those of the
-/// first part of the table all at once, last of all. So a bucket ends where that part does, rounded
-/// up to whole lines of every shard: the last sum to begin waits for nothing else.
+/// itself. Backward finishes gradients from the end of the buffer to its start, except that the
+/// first part of the table becomes final all at once, last of all. So a bucket ends where that part
+/// does, rounded up to whole lines of every shard: the last sum to begin waits for nothing else.
 struct ShardPlan {
   int64_t flat_elements = 0;       // P: the table padded to whole lines of every shard
   int64_t shard_elements = 0;      // N = P / shards

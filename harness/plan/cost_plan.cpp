@@ -22,8 +22,8 @@ namespace {
 constexpr int64_t kBytesOfMoments = 12;  // f32 master weight and two f32 moments
 constexpr int64_t kBytesOfUpdate = 4;    // LAMB's f32 direction, between the norms and their use
 
-// What a GPU holds beside the tensors. The second is a round estimate: the driver's context and the
-// code of the libraries.
+// What a GPU holds in addition to the tensors. The second is a round estimate: the driver's context
+// and the code of the libraries.
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
 // Graphs: what NVIDIA found a kernel's node to take (NVIDIA/cccl, pull request 3768), some 30

@@ -11,14 +11,14 @@
 
 namespace bertha {
 
-/// What the cost of a run depends on beside its configuration.
+/// What the cost of a run depends on in addition to its configuration.
 struct PlanRequest {
   Config config;
   int64_t ranks = 1;
   int64_t ranks_per_node = 0;      // 0 = all on one node
   DType io = DType::kF32;          // of weights, gradients and activations
   bool fp8 = false;                // with fp8 GEMMs
-  bool on_gpu = false;             // counts what a GPU needs beside the tensors
+  bool on_gpu = false;             // counts what a GPU needs in addition to the tensors
   double mean_seq_tokens = 0;      // live tokens per sequence; 0 = every sequence at full length
   double mean_squared_tokens = 0;  // of the same sequences
   double mean_masked_per_seq = 0;  // 0 = the most allowed

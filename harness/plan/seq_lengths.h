@@ -18,7 +18,7 @@ struct LengthMeans {
 };
 LengthMeans means_of(const LengthHistogram& lengths, int64_t max_seq_tokens);
 
-/// Of the tokens of a sequence.
+/// The share of a sequence's tokens that are masked.
 inline constexpr double kMaskedShare = 0.15;
 
 }  // namespace bertha

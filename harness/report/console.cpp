@@ -28,7 +28,7 @@ Field field(int level, const std::string& figure, const std::string& brief,
   return {level, with(brief), with(words.empty() ? brief : words)};
 }
 
-/// Left out if there is no figure.
+/// A field that is left out if `figure` is empty.
 Field optional_field(int level, const std::optional<double>& figure, const std::string& brief,
                      const std::string& words) {
   return figure ? field(level, fixed_text(*figure, 3), brief, words) : Field{.level = level};
@@ -82,7 +82,7 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts) {
   return fields;
 }
 
-/// As many fields as fit behind the time of day, and then as many of them in words.
+/// As many fields as fit after the time of day, and then as many of them in words.
 std::string line_of(const std::vector<Field>& fields, int64_t columns) {
   const auto line_with = [&](int levels, size_t in_words) {
     std::string line;

@@ -8,21 +8,21 @@
 
 namespace bertha {
 
-// The lines of rank 0 for people: one per log step, its fields below those of the line before, and
-// searchable by word.
+// The lines of rank 0 for people: one per log step, with its fields aligned below the line before,
+// and searchable by word.
 
 /// step  120/3,680  mlm loss 4.212  accuracy 0.412  6.27k seq/s  end in 3m31s
-/// Losses and accuracy are those of masked tokens since the line before. The more columns, the more
+/// Losses and accuracy cover the masked tokens since the line before. The more columns, the more
 /// fields, and then the longer their words; metrics.jsonl has all of them.
 /// columns: of the terminal or log; at least 80.
 std::string step_line(const StepRecord& record, const RunFacts& facts, int64_t columns);
 
 /// eval  step 335  accuracy 0.5612 (target 0.7200)  mlm loss 2.113  nsp accuracy 0.931  2.3 s
-/// target_accuracy is that of DataFacts.
+/// target_accuracy: as in DataFacts.
 std::string eval_line(const EvalRecord& record, double target_accuracy, int64_t columns);
 
-/// ", attention grouped, GELU GEMMs library, graphs": behind the name of a device. Without those of
-/// fp8.
+/// ", attention grouped, GELU GEMMs library, graphs", to follow the name of a device. Without the
+/// kernels of fp8.
 std::string kernels_text(const KernelFacts& kernels);
 
 /// What is trained, on what, until when.

@@ -22,7 +22,7 @@ bool ends_inside_a_line(int descriptor) {
   return end > 0 && ::pread(descriptor, &last, 1, end - 1) == 1 && last != '\n';
 }
 
-/// Of a file that cannot be opened with O_NOFOLLOW: a link is named as what it is.
+/// Fails for a file that cannot be opened with O_NOFOLLOW: a link is named as what it is.
 [[noreturn]] void fail_to_open(const std::string& path, int error) {
   if (error != ELOOP) {
     fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(error),

@@ -12,7 +12,7 @@
 
 namespace bertha {
 
-/// What one rank measured since the last record, per step. All ranks get those of all: f32 [W, 4].
+/// What one rank measured since the last record, per step. All ranks get all of it: f32 [W, 4].
 struct RankTimes {
   float compute_ms = 0;  // forward and backward on the device; waits for other ranks lie elsewhere
   float data_wait_ms = 0;

@@ -93,7 +93,7 @@ class Report {
   }
 
   std::string text() const;
-  /// To standard output, with lines broken to fit if that is a terminal, but for those of tables.
+  /// Prints to standard output, with lines broken to fit if that is a terminal, except in tables.
   void print() const;
   const ReportJson& json() const { return json_; }
 

@@ -24,8 +24,8 @@ struct RunFolder {
   std::string earlier_config = {};  // resolved*.yaml of the start before this one; "" = none
 };
 
-/// What the folder of a run records about the program, beside the config. The caller reads the
-/// environment and asks the libraries.
+/// What the folder of a run records about the program, in addition to the config. The caller reads
+/// the environment and asks the libraries.
 struct RunInfo {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
@@ -43,8 +43,8 @@ struct RunInfo {
 ///           Error(kEnvironment) when another process trains in it.
 RunFolder open_run_folder(const RunPlace& place);
 
-/// Renames mllog/, where it holds anything, to mllog.superseded1/, 2, ...: the benchmark's records
-/// of a run that another one in this folder starts from scratch are no part of that one. Errors as
+/// Renames mllog/, if it contains anything, to mllog.superseded1/, 2, ...: a run that starts from
+/// scratch in this folder does not include the benchmark's records of the run before. Errors as
 /// above.
 void set_aside_mlperf_logs(const RunFolder& folder);
 

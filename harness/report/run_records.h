@@ -22,8 +22,8 @@ struct RankSummary {
 };
 
 /// What the steps since the last record looked like. Losses and accuracy are means over their
-/// masked tokens and sequences, times wall-clock averages in milliseconds per step; the rest is
-/// that of the last step.
+/// masked tokens and sequences, times wall-clock averages in milliseconds per step; the rest
+/// describes the last step.
 struct StepRecord {
   int64_t step = 0;
   int64_t samples = 0;
@@ -101,7 +101,7 @@ struct RunEnd {
   ExitCode exit_code = ExitCode::kSuccess;
   std::optional<double> joules = {};  // of all GPUs, over all parts of the run; none = not known
 
-  /// None where the energy is not known, or nothing was trained.
+  /// Empty if the energy is not known, or nothing was trained.
   std::optional<double> joules_per_sample() const {
     if (!joules || samples == 0) return std::nullopt;
     return *joules / static_cast<double>(samples);

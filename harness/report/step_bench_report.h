@@ -13,7 +13,7 @@
 namespace bertha {
 
 /// What `bertha bench step` found. Steps are the timed ones; sums and means are over all ranks
-/// where the name says global, and the time of a step is that of its slowest rank.
+/// where the name says global, and a step takes as long as on its slowest rank.
 struct StepBenchReport {
   // What ran.
   std::string model;
@@ -37,7 +37,7 @@ struct StepBenchReport {
   int64_t total_memory_bytes = 0;    // of it
   double joules_global = 0;          // of the GPUs, as their driver counts; 0 = unknown
   std::vector<OperationTime> operations = {};  // of rank 0; falling times; empty = not timed
-  // Of all steps, the warm-up included, as a check that what was timed is training.
+  // Over all steps, including the warm-up, as a check that what was timed is training.
   double loss = 0;
   int64_t skipped_updates = 0;
 };

@@ -48,7 +48,7 @@ std::string command_after_miss(const RunSummary& summary) {
 }
 
 std::string next_command(const RunSummary& summary) {
-  const bool is_trained = summary.max_steps > 0;  // else there is no number of steps to double
+  const bool is_trained = summary.max_steps > 0;  // else no number of steps can be doubled
   if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
     return command_after_miss(summary);
   }

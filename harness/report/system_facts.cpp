@@ -63,8 +63,7 @@ double number_in(const std::string& text) {
   return value;
 }
 
-/// Folders below `path` whose names begin with `prefix`, in order; none where there is no such
-/// place.
+/// Folders below `path` whose names begin with `prefix`, in order; empty if `path` does not exist.
 std::vector<fs::path> entries(const fs::path& path, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -96,7 +95,7 @@ std::string caches_of(const fs::path& processor) {
   });
 }
 
-/// Ports that are up, those of the same kind and speed counted.
+/// The ports that are up, with the number of each kind and speed.
 std::string network_below(const fs::path& classes) {
   std::map<std::string, int> ports;
   for (const fs::path& adapter : entries(classes / "infiniband", "")) {

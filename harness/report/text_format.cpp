@@ -25,7 +25,7 @@ constexpr double kLongestDurationSeconds = 1000.0 * 86400.0;
 
 std::string three_digits(double value) {
   const double size = std::fabs(value);
-  // The borders are those of the rounded text: 9.995 prints as 10.0, not as 9.99 or 10.00.
+  // The borders apply to the rounded text: 9.995 prints as 10.0, not as 9.99 or 10.00.
   return fixed_text(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 

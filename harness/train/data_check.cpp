@@ -49,8 +49,8 @@ void check_vocabulary(const Config& config, int rank) {
   }
 }
 
-/// Compares the tokenizer settings that `file` states ("" = unknown) with those beside a vocabulary
-/// or model: text that was tokenized otherwise has other ids.
+/// Compares the tokenizer settings that `file` states ("" = unknown) with the settings next to a
+/// vocabulary or model: text that was tokenized otherwise has other ids.
 void check_tokenizer(const std::string& file, const std::string& settings,
                      const std::string& folder_or_file) {
   const bool named = !folder_or_file.empty();

@@ -28,9 +28,9 @@ PipelineOptions pipeline_options(const Config& config, int64_t first_step, int64
 EvalOptions eval_options(const Config& config);
 
 /// How masks are drawn, with data.masking = dynamic; otherwise nothing. Special ids and the pieces
-/// of words are those of data.vocab; without it, special ids are those that the manifest states.
+/// of words come from data.vocab; without it, special ids come from the manifest.
 ///
-/// Errors    Error(kUsage) when neither is there; those of Vocabulary::load() and find_manifest().
+/// Errors    Error(kUsage) when neither is there; also as Vocabulary::load() and find_manifest().
 std::optional<MaskRule> mask_rule(const DataConfig& data);
 
 /// Opens the batches of a run; collective.
@@ -49,7 +49,7 @@ std::vector<HostBatch> read_eval_batches(const Config& config, int rank, int num
                                          const HostAllocator& allocate);
 
 /// Sets what identifies the data of training and evaluation, wherever they lie: names and sizes of
-/// shards, and where the manifest beside them is known (data.verify_manifest) the hashes that it
+/// shards, and if the manifest next to them is known (data.verify_manifest) the hashes that it
 /// states; or what decides the lengths of made-up sequences. Reads no shard. Errors as above.
 void identify_data(const Config& config, DataPosition& position);
 

@@ -28,12 +28,12 @@ struct DumpOptions {
 ///     seqs_per_micro_batch  I32 [K]
 ///   config.yaml                 every key with its value
 ///   config.json                 the model's, as checkpoints have it
-///   model.safetensors           with `weights`: those of step 0, f32, under Hugging Face names
+///   model.safetensors           with `weights`: as of step 0, f32, under Hugging Face names
 ///
 /// Which samples a step holds is the same on any number of ranks, except with data.order
 /// published. Dropout is not written: set it to 0 in both programs to compare them.
 ///
-/// Errors    those of the data; Error(kUsage) for more steps than train.max_steps; Error(kData)
+/// Errors    as reading the data; Error(kUsage) for more steps than train.max_steps; Error(kData)
 ///           when a file cannot be written.
 void dump_batches(const Config& config, const DumpOptions& options);
 

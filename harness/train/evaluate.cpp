@@ -19,7 +19,7 @@ double ratio(double numerator, int64_t denominator) {
 
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport, const std::string& path) {
-  // One count per token, and behind them the sequences and the sum of their ids.
+  // One count per token, then the number of sequences and the sum of their ids.
   const auto tokens = static_cast<size_t>(vocab_size);
   std::vector<int64_t> counts(tokens + 2, 0);
   for (const HostBatch& batch : batches) {

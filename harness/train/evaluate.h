@@ -28,8 +28,8 @@ struct EvalSetFacts {
 EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab_size,
                                Transport& transport, const std::string& path);
 
-/// "uncertain by up to 2.5 percentage points": the standard error of an accuracy over so many
-/// masked tokens is 0.5 / sqrt(masked tokens) at most.
+/// "uncertain by up to 2.5 percentage points": the standard error of an accuracy over
+/// `masked_tokens` tokens is 0.5 / sqrt(masked_tokens) at most.
 std::string uncertainty_text(int64_t masked_tokens);
 
 /// What to say before training about a set whose accuracy would say little. Empty for 100 masked
@@ -48,7 +48,7 @@ struct EvalResult {
 /// Enqueues the sum of the model's LossStats over ranks, in place, on the stream of `collectives`.
 void sum_stats_over_ranks(const Bert& model, const ModelParts& parts, Collectives& collectives);
 
-/// This rank's batches through the model without dropout; the result is that of all ranks. Calls
+/// Runs this rank's batches through the model without dropout; the result covers all ranks. Calls
 /// `after_batch` when each has been handed to the device. Zeroes the model's statistics.
 EvalResult evaluate(Bert& model, std::span<const HostBatch> batches, const ModelParts& parts,
                     Collectives& collectives, const std::function<void()>& after_batch = {});

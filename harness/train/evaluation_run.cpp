@@ -18,7 +18,7 @@
 namespace bertha {
 namespace {
 
-/// Evaluates in fp8 with the scales of the run: weights alone have none.
+/// Makes an fp8 evaluation use the scales of the run: the weights alone do not contain any.
 void take_scales(const std::string& checkpoint, Bert& model) {
   if (!model.needs_scales()) return;
   const std::string path = checkpoint + "/state.json";

@@ -121,7 +121,7 @@ void capture_now(Training& training, bool is_logged) {
 
 void evaluate_now(Training& training) {
   auto& [run, telemetry, lifecycle] = training;
-  // The evaluation uses the model's statistics: those of the steps before have to leave.
+  // The evaluation uses the model's statistics, so the steps before it have to be recorded first.
   if (finds_spike(training)) return;
   run.world->board().enter(run.state.step, RunPhase::kEvaluate);
   const double throughput = telemetry.progress->seqs_per_second_since_eval();

@@ -20,9 +20,9 @@ struct LossJump {
   double usual = 0;  // before it
 };
 
-/// Adds losses to the open record, and where that ends here, to what is usual: at most as the
-/// largest that is no jump. Returns the jump that it is. Losses that are not finite are no jump and
-/// are not taken in: the gradient shows them.
+/// Adds losses to the open record, and if it ends here, adds its mean to the usual loss, counting
+/// at most as the largest loss that is not a jump. Returns the jump, if it is one. Losses that are
+/// not finite are not a jump and are left out: the gradient shows them.
 std::optional<LossJump> add_losses(UsualLoss& usual, const LossStats& losses, bool ends_record,
                                    int64_t classes);
 

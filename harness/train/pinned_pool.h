@@ -13,7 +13,7 @@ namespace bertha {
 ///
 /// Bytes     of a block: what is asked for, rounded up to a power of two, so that batches of many
 ///           sizes share few blocks. There are as many as were in use at once.
-/// Errors    those of Device::allocate_pinned.
+/// Errors    as Device::allocate_pinned.
 /// Threads   blocks may be taken and given back by any thread. The device must outlive both.
 HostAllocator make_pinned_pool(Device& device);
 

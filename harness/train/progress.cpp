@@ -12,7 +12,7 @@ namespace {
 
 double per(double sum, double count) { return count > 0 ? sum / count : 0.0; }
 
-/// Model FLOPs of the whole step: this rank's sequence lengths represent those of all ranks.
+/// Model FLOPs of the whole step: this rank's sequence lengths represent all ranks'.
 double step_flops(const Dims& dims, const StepBatch& batch, int64_t num_ranks) {
   int64_t squared_tokens = 0;
   for (const HostBatch& micro : batch.micro_batches) {

@@ -20,8 +20,8 @@ class Progress {
       : dims_(dims), num_ranks_(num_ranks), last_step_(last_step), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
-  /// The steps counted since the last call of this are those of the next record, whose scalars have
-  /// been asked for. This rank's share of their time, to be gathered for it.
+  /// Makes the steps counted since the last call of this the steps of the next record, whose
+  /// scalars have been asked for. Returns this rank's share of their time, to be gathered for it.
   RankTimes own_times(PhaseTimers& timers);
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);

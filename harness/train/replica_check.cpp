@@ -34,7 +34,7 @@ class Checksums {
   HostPieces pieces_;
 };
 
-/// The checksum of one tensor: all ranks hold the same, or with `by_shard` those of the same shard.
+/// The checksum of one tensor, which all ranks hold alike, or with `by_shard` all ranks of a shard.
 struct Held {
   std::string name;
   bool by_shard = false;
@@ -85,7 +85,8 @@ struct Copies {
   std::vector<int64_t> checksums;
 };
 
-/// Of tensor `i`, by shard where it has shards. `all`: of each rank its shard, then its checksums.
+/// What the ranks say of tensor `i`, by shard if it has shards. `all`: of each rank its shard, then
+/// its checksums.
 std::map<int64_t, Copies> copies_of(const std::vector<Held>& own, size_t i,
                                     const std::vector<int64_t>& all) {
   std::map<int64_t, Copies> by_shard;
@@ -115,7 +116,8 @@ std::optional<std::pair<std::string, Copies>> first_difference(const std::vector
   return std::nullopt;
 }
 
-/// The ranks whose checksum is not that of more than half; all where there is no such one.
+/// The ranks whose checksum differs from the one of more than half; all ranks if none is so
+/// frequent.
 std::vector<int> odd_ones(const Copies& copies) {
   std::vector<int> odd;
   for (const int64_t checksum : copies.checksums) {

@@ -9,8 +9,8 @@
 
 namespace bertha {
 
-/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events and MLLOG.
-/// This base is silent, for the other ranks. Call order is that of the benchmark's rules:
+/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events and MLLOG. This
+/// base is silent, for the other ranks. The order of calls follows the benchmark's rules:
 /// init_start, init_stop, run_start, data_opened, steps and evals, run_stop, finish.
 class Reporter {
  public:

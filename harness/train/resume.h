@@ -9,7 +9,7 @@
 
 namespace bertha {
 
-/// Fills weights, moments and counters: fresh ones, or those of the checkpoint that
+/// Fills weights, moments and counters: with fresh ones, or from the checkpoint that
 /// checkpoint.resume asks for. A checkpoint that it names is where a continuation begins; once the
 /// run folder has checkpoints of that continuation, the newest of these is taken. All ranks call
 /// it.
@@ -18,12 +18,12 @@ namespace bertha {
 ///           the config.
 void begin_or_go_on(Run& run, Reporter& reporter);
 
-/// Weights, moments, counters and evaluations of a checkpoint; "" = those that a fresh run begins
-/// with. Evaluations of other data than those of this run are left out. Returns the position in the
-/// data that the checkpoint states. All ranks call it. Errors as above, of the checkpoint alone.
+/// Loads weights, moments, counters and evaluations of a checkpoint; "" = what a fresh run begins
+/// with. Evaluations of other data than this run's are left out. Returns the position in the data
+/// that the checkpoint states. All ranks call it. Errors as above, of the checkpoint alone.
 DataPosition put_back(Run& run, const std::string& checkpoint);
 
-/// From here on the checkpoints of the run folder are those of this run: others are set aside, and
+/// From here on the checkpoints of the run folder belong to this run: others are set aside, and
 /// <ckpt>/resumed_from keeps the checkpoint that the continuation began with. To be called when
 /// nothing else can fail: a run that cannot start does not change the folder. All ranks call it.
 void claim_checkpoints(const Run& run);

@@ -22,11 +22,11 @@ namespace bertha {
 struct Run {
   using Clock = std::chrono::steady_clock;
 
-  /// Of this process and of the processes that the run went through before.
+  /// Seconds in this process and in the processes that the run went through before.
   double training_seconds() const { return earlier_seconds + seconds_of_this_process(); }
   double seconds_of_this_process() const { return seconds_since(started); }
-  /// Of all GPUs over the same time, each process counted from its first step; none if a part is
-  /// not known. All ranks call it.
+  /// Energy of all GPUs over the same time, each process counted from its first step; none if a
+  /// part is not known. All ranks call it.
   std::optional<double> joules() const;
 
   Config config;

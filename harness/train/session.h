@@ -58,7 +58,7 @@ struct Session {
   bool has_random_head = false;  // on the first rank; of initialize_weights()
 };
 
-/// The weights a run begins with: those of checkpoint.init, or fresh ones from the seed.
+/// The weights a run begins with: from checkpoint.init, or fresh ones from the seed.
 struct FirstWeights {
   std::vector<float> flat;         // [table.elements]
   std::vector<std::string> notes;  // what the user should know of them
@@ -74,7 +74,7 @@ int64_t masked_per_seq(const DataConfig& data);
 /// Rows for the largest training or evaluation micro-batch.
 BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 
-/// How a run with this seed trains; state.seed may be that of the checkpoint it went on from.
+/// How a run with this seed trains; state.seed may come from the checkpoint it went on from.
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed);
 
 // Purposes of derive_seed().

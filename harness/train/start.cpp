@@ -185,7 +185,7 @@ void open_data(Training& training, const RunInfo& info) {
   if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
   warn_of_many_epochs(run);
   claim_checkpoints(run);
-  // A start that was refused has trained nothing: its settings are not those of the run.
+  // A start that was refused has trained nothing, so its settings are not recorded as the run's.
   on_first_rank(world, [&run = run, &telemetry = telemetry, &info] {
     telemetry.resolved_config =
         record_start(telemetry.folder, to_yaml(run.config), run.world->size(), info);

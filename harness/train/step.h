@@ -12,7 +12,7 @@ namespace bertha {
 
 struct StepSettings {
   LossMeanRule loss_mean = LossMeanRule::kGlobal;
-  double nsp_weight = 1.0;    // of the next-sentence loss beside that of the masked tokens
+  double nsp_weight = 1.0;    // of the next-sentence loss in the sum of both losses
   uint64_t dropout_seed = 0;  // of this rank
   int64_t num_ranks = 1;
 };

@@ -23,8 +23,8 @@
 namespace bertha {
 namespace {
 
-/// Steps of different lengths. Few, so that their graphs are recorded in the warm-up, as those of a
-/// long run have been for most of its steps.
+/// Steps of different lengths. Few, so that their graphs are recorded in the warm-up, as the graphs
+/// of a long run have been for most of its steps.
 constexpr int64_t kBenchBatches = 4;
 
 void add(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& bin, StepWork& work) {
@@ -131,7 +131,7 @@ class BenchSteps {
   int64_t step_ = 0;
 };
 
-/// Of the timed steps, whose lengths follow `plans`. Its work is the mean over them.
+/// Describes the timed steps, whose lengths follow `plans`. Their work is the mean over them.
 void describe(const Session& session, const StepBenchOptions& options,
               const SyntheticSteps& synthetic, const std::vector<SyntheticPlan>& plans,
               BenchSteps& timed, StepBenchReport& report) {

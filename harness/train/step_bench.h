@@ -17,11 +17,11 @@ struct StepBenchOptions {
 
 /// Trains on synthetic batches, a new one each step, exactly as training does, from a thread that
 /// makes them ahead to the new weights, and times it on the device's stream without waiting in
-/// between. The lengths of sequences are those of four steps in turn.
-/// Nothing is read or written: data and run folder are not needed. log.profile_steps counts from
-/// the first warm-up step. All ranks call it; the result is of use on rank 0.
+/// between. The lengths of sequences repeat every four steps. Nothing is read or written: data and
+/// run folder are not needed. log.profile_steps counts from the first warm-up step. All ranks call
+/// it; the result is of use on rank 0.
 ///
-/// Errors    those of Session; Error(kUsage) for batches that cannot be made.
+/// Errors    as Session; Error(kUsage) for batches that cannot be made.
 StepBenchReport bench_step(const Config& config, const StepBenchOptions& options, World& world);
 
 }  // namespace bertha

@@ -40,7 +40,7 @@ void warm_up(Session& session, int64_t steps) {
     const StepBatch eval = made_up_batch(session, step, eval_seqs, 1);
     evaluate(*session.model, eval.micro_batches, session.parts(), session.backend->collectives());
   }
-  session.model->set_scale_exponents({});  // those of made-up data are of no use
+  session.model->set_scale_exponents({});  // scales of made-up data are of no use
   session.backend->stream().wait_on_host();
 }
 
