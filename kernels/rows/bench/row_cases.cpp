@@ -141,7 +141,7 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& c
                                                 .rstd = c[6]});
                    }});
 
-  // A mean and a deviation that are near those of x will do; they are the same on both sides.
+  // A mean and a deviation near the real ones of x will do; they are the same on both sides.
   tensors = {images.input("dy", 2),
              images.input("x", 2),
              images.bits(),
@@ -224,7 +224,7 @@ std::vector<RowCase> make_channel_cases(int64_t images) {
     int64_t channels;
     int64_t side;
   };
-  // Of an InsightFace network, and of ResNet-50.
+  // Layers of an InsightFace network, and of ResNet-50.
   constexpr Layer kLayers[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
   constexpr Layer kResNetSums[] = {{256, 56}, {512, 28}, {1024, 14}, {2048, 7}};
   std::vector<RowCase> cases;

@@ -24,9 +24,9 @@ struct RowSweep {
 std::vector<RowCase> make_row_cases(const RowSweep& sweep);
 
 /// PReLU with a slope per channel at the activations of an InsightFace network, and BatchNorm +
-/// (Add +) ReLU with batch statistics at those of ResNet-50, each as NCHW and as NHWC; forward and
-/// backward. A shape is "128x64x112x112 NCHW" or "128x256x56x56 NHWC, add": N, C, H, W in this
-/// order for both layouts.
+/// (Add +) ReLU with batch statistics at the activations of ResNet-50, each as NCHW and as NHWC;
+/// forward and backward. A shape is "128x64x112x112 NCHW" or "128x256x56x56 NHWC, add": N, C, H, W
+/// in this order for both layouts.
 ///
 /// The batch repeats its leading images, about a million elements, which the reference computes.
 std::vector<RowCase> make_channel_cases(int64_t images);

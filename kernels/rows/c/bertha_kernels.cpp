@@ -106,7 +106,7 @@ NormStatistics statistics_of(int32_t uses_running) {
   return uses_running != 0 ? NormStatistics::kRunning : NormStatistics::kBatch;
 }
 
-/// Of each thread: another one may fail while this one reads.
+/// One per thread: another thread may fail while this one reads.
 thread_local std::string last_error;
 
 int32_t record_failure() noexcept {

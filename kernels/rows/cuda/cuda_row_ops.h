@@ -9,7 +9,7 @@ namespace bertha {
 
 /// Row operations enqueued on `stream` of the CUDA device `device`; both must outlive them.
 ///
-/// Random    dropout decisions equal those of the CPU backend bit for bit.
+/// Random    dropout decisions are bit for bit the same as on the CPU backend.
 /// Exact     repeatable bit for bit.
 std::unique_ptr<RowOps> make_cuda_row_ops(Device& device, Stream& stream);
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <stdexcept>
 
-// Of libtorch_cuda.so, which builds of PyTorch for the CPU do not have.
+// Defined by libtorch_cuda.so, which builds of PyTorch for the CPU do not have.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t ordinal,
                                                                                    void** stream);
 

@@ -33,7 +33,7 @@ struct BackwardApply : NormApply<T> {
   const uint8_t* mask;
   T* dx;
   T* daddend;         // or null
-  NormTables tables;  // those of GradientFinish
+  NormTables tables;  // as in GradientFinish
 
   BackwardApply(const BatchNormReluBwd& args, const NormTables& of_channels)
       : dy(elements<T>(args.dy)),

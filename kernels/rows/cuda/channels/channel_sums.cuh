@@ -258,8 +258,9 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishSplits)
   for (int t = 0; t < Finish::kTables; ++t) tables[t * stride + channel] = constants[t];
 }
 
-/// Behind launch_channel_sums, which has stored the partial sums. With splits 0 there are none:
-/// then the kernel before may still write what finish.load reads, and the launch is ordinary.
+/// Follows launch_channel_sums, which has stored the partial sums. With splits 0 no partial sums
+/// exist: then the kernel before may still write what finish.load reads, and the launch is
+/// ordinary.
 template <class Finish>
 void finish_channels(const CudaContext& context, const Finish& finish,
                      const typename Finish::Sum* partial, int64_t splits, int64_t channels,

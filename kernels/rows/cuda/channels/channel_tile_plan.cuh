@@ -20,7 +20,7 @@ constexpr int tile_threads(int blocks_per_sm) {
   return blocks_per_sm == 4 ? 224 : 768 / blocks_per_sm;
 }
 
-/// Shared memory of a block for vectors, beside what the sums of its threads take of 227 KiB.
+/// Bytes for vectors in a block's share of 227 KiB, in addition to the sums of its threads.
 constexpr int64_t tile_bytes(int blocks_per_sm) {
   return blocks_per_sm == 1 ? 200 << 10 : (blocks_per_sm == 2 ? 98 << 10 : 53 << 10);
 }
@@ -50,7 +50,7 @@ struct ChannelTiles {
   bool fits(int64_t vec_bytes) const { return block_vecs * vec_bytes <= tile_bytes(blocks_per_sm); }
 };
 
-/// Tiles of so many channels with one block each, or nothing where 31 bits or a block's threads are
+/// Tiles of `channels` channels with one block each, or nothing if 31 bits or a block's threads are
 /// too few.
 inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents, VecChannels kind,
                                                   int64_t channels, int blocks_per_sm) {

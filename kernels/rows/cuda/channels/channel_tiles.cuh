@@ -10,7 +10,7 @@
 namespace bertha {
 
 // Sums over all elements of each channel and what follows from them, in one launch that reads
-// memory once. A tile is so many neighbouring channels that their elements of an image are whole
+// memory once. A tile has as many neighbouring channels as make their elements of an image whole
 // vectors; one or more blocks own it. Every block adds up its part, keeps what it has read in
 // shared memory, exchanges sums with the tile's other blocks, and applies the result to what it
 // kept. Blocks of planes are a cluster; blocks of columns, more than a cluster has, all run at once
@@ -56,7 +56,7 @@ struct TilePart {
   int rank;  // of the block in its tile
   int first_channel;
   int end;                      // of the block's vectors
-  TileCursor<kChannels> first;  // of the thread; at `end` where it has none
+  TileCursor<kChannels> first;  // of the thread; `end` if it does not get any
   ThreadChannels<kChannels> channels;
 };
 
@@ -105,7 +105,7 @@ __device__ __forceinline__ void sum_tile(const Policy& policy, const ChannelTile
                                             part.first.element + part.channels.begin(i));
   }
   if constexpr (kChannels == VecChannels::kConsecutive) {
-    // One constant of a column for the warp: that of its first row.
+    // One constant of a column for the warp: the constant of its first row.
     const int first_lane = static_cast<int>(threadIdx.x) % tiles.width;
     for (float& constant : own.constants) constant = __shfl_sync(kFullWarp, constant, first_lane);
   }

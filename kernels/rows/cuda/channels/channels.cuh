@@ -32,7 +32,7 @@ class Divisor {
     multiplier_ = static_cast<uint32_t>((beyond << 32) / value_ + 1);
   }
 
-  /// Of a dividend below 2^31.
+  /// The quotient of a dividend below 2^31.
   __device__ __forceinline__ uint32_t quotient(uint32_t dividend) const {
     return (__umulhi(dividend, multiplier_) + dividend) >> shift_;
   }
@@ -83,7 +83,7 @@ class ChannelFinder {
     const int64_t plane = element / extents_.inner;
     return {plane % extents_.channels, element - plane * extents_.inner};
   }
-  /// Of elements that are counted in 31 bits.
+  /// The place of an element that is counted in 31 bits.
   __device__ __forceinline__ ChannelPlace narrow(uint32_t element) const {
     const uint32_t plane = inner_.quotient(element);
     return {channels_.remainder(plane), element - plane * static_cast<uint32_t>(extents_.inner)};

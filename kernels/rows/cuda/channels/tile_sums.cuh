@@ -58,7 +58,7 @@ struct ThreadChannels {
   }
 };
 
-/// What a thread has added up, of so many vectors, and the constant of each element.
+/// What a thread has added up, over how many vectors, and the constant of each element.
 template <class Sums>
 struct ThreadSums {
   float sums[Sums::kQuantities][kVecSize] = {};
@@ -74,7 +74,7 @@ struct PlaneSums {
   static constexpr bool kIsTwo = kChannels == VecChannels::kTwo;
   Sum of_block[kQuantities][kMostTileChannels];
   Sum of_warp[kWarpThreads];
-  // Of a thread's two channels.
+  // Sums of a thread's two channels.
   Sum of_threads[kIsTwo ? 2 * kQuantities : 1][kIsTwo ? kThreads : 1];
 };
 
@@ -212,8 +212,8 @@ class ColumnSums {
   }
 
   /// Adds up the block's threads and stores the sums for the other blocks. A power of two of
-  /// neighbouring threads share a row; those of one column have the same constant. All threads call
-  /// it; a barrier stands at its end.
+  /// neighbouring threads share a row; threads of one column have the same constant. All threads
+  /// call it; a barrier stands at its end.
   __device__ __forceinline__ void store(const Sums& policy, const ThreadSums<Sums>& own,
                                         int64_t first_channel, int rank) {
     const int thread = static_cast<int>(threadIdx.x);

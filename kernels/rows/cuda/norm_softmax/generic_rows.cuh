@@ -12,8 +12,8 @@ namespace bertha {
 // Operations on rows of any width, type and address: softmax and LayerNorm where no faster kernel
 // fits. The width chooses where a row stays between its passes:
 //   in registers      of a warp or a power of two of its lanes;
-//   in shared memory  of a block, in its own type: neighbours in a warp read neighbouring words, so
-//                     that there are no bank conflicts;
+//   in shared memory  of a block, in its own type: neighbours in a warp read neighbouring words,
+//                     free of bank conflicts;
 //   nowhere           the block reads it again for each pass.
 //
 // Up to 256 columns a thread holds at most 8 elements; with room for 32 most rows take 8 to 68 %
@@ -33,7 +33,7 @@ inline constexpr int kFewElements = 8;  // of a thread, in registers
 inline constexpr int kManyElements = 32;
 inline constexpr int kRegisterThreads = 128;
 inline constexpr int kMostBlockThreads = 512;
-// Of a thread, before a block gets more of them: each row costs every thread the same.
+// Vectors of a thread, before a block gets more threads: each row costs every thread the same.
 inline constexpr int kVecsPerThread = 8;
 inline constexpr int64_t kRowExchangeBytes = 7 * 1024;
 
@@ -53,7 +53,7 @@ __device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, R
   row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
 
-/// Of the rows below, which name a vector by its first column.
+/// Whether Row is one of the rows below, which name a vector by its first column.
 template <class Row>
 inline constexpr bool kIsGenericRow = requires {
   typename Row::Number;
@@ -122,8 +122,8 @@ class RegisterRow {
     put(operation_.store, place_of(column), numbers);
   }
 
-  /// A lane draws one word of its row: there are no more words than lanes, because a thread has at
-  /// most 32 columns.
+  /// A lane draws one word of its row, which has at most as many words as lanes, because a thread
+  /// has at most 32 columns.
   template <class Work>
   __device__ void for_drawn_vecs(const Work& work) {
     static_assert(kElements <= 32);
@@ -200,7 +200,7 @@ class SharedRow {
   }
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
-  /// N, so that a thread's columns are those of the other passes.
+  /// N, so that a thread's columns are the same as in the other passes.
   template <class Work>
   __device__ void for_drawn_vecs(const Work& work) {
     const int64_t words = (columns_ + 31) / 32;
@@ -301,7 +301,7 @@ struct CompiledAlike {
     const cudaError_t status = cudaFuncGetAttributes(&code, shared_row_kernel<Operation, 1, true>);
     const bool is_sm90a = code.ptxVersion == 90;
     if (status == cudaSuccess && is_sm90a == context.device.has_sm90a_code()) return;
-    cudaGetLastError();  // it stays behind for the next check
+    cudaGetLastError();  // clears the error, which the next check would report
     fail(ExitCode::kEnvironment, "functors have ",
          status != cudaSuccess ? "no code" : (is_sm90a ? "code of sm_90a" : "portable code"),
          " for ", context.device.description(),
@@ -356,7 +356,7 @@ void launch_rows(const CudaContext& context, const Operation& operation, int64_t
   if (rows == 0) return;
   with_vec_size<T>(most_elements, [&](auto vec_size) {
     constexpr int N = decltype(vec_size)::value;
-    // Of 16 bits in whole vectors only wider rows come here: others have faster kernels.
+    // Only wider rows of 16 bits in whole vectors come here: others have faster kernels.
     constexpr bool kHasRegisterRows = sizeof(T) > 2 || N < kVecSize;
     if constexpr (kHasRegisterRows) {
       if (columns <= kFewElements * kWarpThreads) {

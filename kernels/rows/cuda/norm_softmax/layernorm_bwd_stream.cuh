@@ -14,7 +14,7 @@ namespace bertha {
 //
 // A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
 // sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
-// Where the registers of one block are too few, those of a cluster share a row.
+// If the registers of one block are too few, the blocks of a cluster share a row.
 //
 // A row has two passes with a reduction between them. The warps do the first pass of the next row
 // before they wait for the reduction, so that its latency is hidden, also where it goes through the
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     }
   };
   const auto beyond = [&](int k) { return RowPlace{0, offset(k), offset(k)}; };
-  // Of the row whose first vector of this thread is at `own`, and at `cell` in the ring.
+  // Loads the row whose first vector of this thread is at `own`, and at `cell` in the ring.
   const auto load = [&](const RowPlace& own, int cell, int k, float(&dy)[N], float(&x)[N]) {
     const T* const at = slots + (cell + offset(k));
     numbers_of(p.dy, own + beyond(k), load_vec<N>(at), dy);

@@ -31,9 +31,9 @@ struct BlockRowNorm : OneInput<Load> {
   template <class Row>
   __device__ __forceinline__ void run(Row& row) const {
     if constexpr (kHasResidual) row.add(p.residual);
-    // Around the mean of 32 elements, which is at most sqrt(n / 32) deviations from that of all n:
-    // a large mean costs nothing, and the variance loses at most a factor n / 32, of usual rows
-    // none.
+    // Sums are taken around the mean of 32 elements, which is at most sqrt(n / 32) deviations from
+    // the mean of all n: a large mean costs nothing, and the variance loses at most a factor
+    // n / 32, with usual rows none.
     float sample = row.element_of_lane(p.x);
     if constexpr (kHasResidual)
       sample += row.element_of_lane(MatrixLoad<typename Load::Element>{p.residual});
@@ -87,7 +87,7 @@ template <bool kHasResidual, class Load, class Store, class Parameter>
 void launch_layernorm_fwd_block_per_row(const CudaContext& context,
                                         const NormForward<Load, Store, Parameter>& p, int64_t rows,
                                         int64_t columns) {
-  // Blocks of an SM that have registers; those of a residual or of f32 need more.
+  // Blocks of an SM for which registers suffice; with a residual or f32 they need more.
   constexpr bool kIsLarge = kHasResidual || sizeof(Held<Load>) == 4;
   const BlockRowNorm<Load, Store, Parameter, kHasResidual> norm{{p.x}, p.y, p};
   if (columns <= 6 * kVecSize * kWarpThreads) {  // of a warp

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ uint64_t full_barriers[kStages];
   __shared__ uint64_t done_barriers[kStages];
-  __shared__ int64_t row_of[kStages];  // negative: there are no more
+  __shared__ int64_t row_of[kStages];  // negative: no more rows
   __shared__ WarpExchange<float, 2, 16> exchange;
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x) - kWarpThreads;  // of the consumers

@@ -12,7 +12,7 @@
 namespace bertha {
 
 // How rows come to the kernels of softmax and LayerNorm and how their results leave: by Load and
-// Store functors, those of the plain operations among them. kernels/rows/functors.md is a guide.
+// Store functors, also in the plain operations. kernels/rows/functors.md is a guide.
 //
 // A Load has
 //   Element                       what is read: __half, __nv_bfloat16, float or double. 16 bits
@@ -301,8 +301,8 @@ struct OneInput {
   }
 };
 
-/// The rows of an operation with two, of Elements of one size; those of the second are kept as
-/// bits of the first.
+/// The rows of an operation with two inputs, of Elements of one size; elements of the second are
+/// kept as bits of the first.
 template <class First, class Second>
 struct TwoInputs {
   using Element = ElementOf<First>;
@@ -378,7 +378,7 @@ int most_elements(const Functor& functor) {
   return most;
 }
 
-/// The most that all functors can take at once in dense rows of so many columns.
+/// The most elements that all functors can take at once in dense rows of `columns` columns.
 template <class... Functors>
 int row_vec_elements(int64_t columns, const Functors&... functors) {
   const int64_t of_columns = columns & -columns;

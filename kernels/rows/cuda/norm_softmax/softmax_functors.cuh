@@ -127,7 +127,7 @@ void softmax_gradient_rows(CudaContext& context, const LoadDy& dy, const LoadY& 
 
 // --- what SoftmaxFwd and SoftmaxBwd share ---------------------------------------------------------
 
-/// The saved decisions, u32 [rows, words]. Error(kInternal) where the address is no multiple of 4.
+/// The saved decisions, u32 [rows, words]. Error(kInternal) if the address is not a multiple of 4.
 inline uint32_t* kept_words(const View& kept_mask) {
   BERTHA_CHECK(reinterpret_cast<uintptr_t>(kept_mask.data) % 4 == 0, "kept_mask ",
                kept_mask.shape_text(), " begins at an address that is no multiple of 4 bytes");

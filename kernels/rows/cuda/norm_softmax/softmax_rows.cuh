@@ -13,8 +13,8 @@ namespace bertha {
 // of all others on generic_rows.cuh.
 
 /// e^x. f32 takes the exact library function. For 16-bit results the hardware's 2^x is exact
-/// enough; it is 0 below 2^-126, which is 0 in f16 and nothing beside a row's largest element in
-/// bf16, and saves the four instructions of a smaller result.
+/// enough; it is 0 below 2^-126, which is 0 in f16 and negligible compared with a row's largest
+/// element in bf16, and saves the four instructions of a smaller result.
 template <class T>
 __device__ __forceinline__ Compute<T> softmax_exp(Compute<T> x) {
   if constexpr (std::is_same_v<T, double>) {
@@ -77,7 +77,7 @@ struct SoftmaxRows : OneInput<Load> {
   }
 
  private:
-  /// Where all is minus infinity nothing is subtracted, and the sum is 0. NaN is no maximum; it
+  /// If all is minus infinity, nothing is subtracted, and the sum is 0. NaN is not a maximum; it
   /// comes back with the sum.
   template <class Row>
   __device__ __forceinline__ void run_warp(Row& row) const {
@@ -216,7 +216,7 @@ struct SoftmaxRows : OneInput<Load> {
   }
 };
 
-/// Of dy and y; the store of dx may be to the memory of either.
+/// The gradient from dy and y; the store of dx may be to the memory of either.
 template <class LoadDy, class LoadY, class Store, SoftmaxKind kKind>
 struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
   using T = typename LoadDy::Element;

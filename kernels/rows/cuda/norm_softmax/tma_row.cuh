@@ -13,12 +13,11 @@ namespace bertha {
 // and after the last are loaded one by one, and padded so that only stores need to test for them.
 // Functors take rows of whole words only: the `values` of a Load are applied in each pass, and
 // where it has no matrix the threads fill the shared memory.
-// Of plain operations with one input the results are stored by a bulk copy too; with two an SM has
+// With one input, plain operations store their results by a bulk copy too; with two an SM has
 // shared memory for one row only, and stores of the threads are faster.
 //
 // A row has the same offset from a 128-byte line in shared memory as in global memory: other
-// offsets cost a fifth of the time. Operations are those of block_per_row.cuh, with TmaRow as the
-// row.
+// offsets cost a fifth of the time. Operations are as in block_per_row.cuh, with TmaRow as the row.
 //
 // Widths: from 8,200 columns, where a row in registers takes 5 % longer at 32,768; odd rows from
 // 545 on, in blocks of 64 threads. Blocks of 128 take 6 to 14 % longer forward below 2,048, at most

@@ -6,8 +6,8 @@ namespace bertha {
 
 // A warp, or a power of two of its lanes, per row of 16 bits: the row stays in registers, as the
 // words that it is in memory, or as the numbers that a Load makes of them. The lanes of a row are
-// known when the kernel is compiled; the grid is one-shot. Operations are those of
-// block_per_row.cuh, with WarpPerRow as the row.
+// known when the kernel is compiled; the grid is one-shot. Operations are as in block_per_row.cuh,
+// with WarpPerRow as the row.
 //
 // Widths: up to 1,024 columns. A block per row takes 20 to 30 % longer forward at 520, at most 6 %
 // from 776 on, and as long backward. Single elements, up to 544 columns: generic_rows.cuh takes 19
@@ -37,7 +37,7 @@ class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
   /// For every p, in order.
   __device__ __forceinline__ void store(int p, const float (&values)[N]) {
     if constexpr (kDrawsOnStore<Operation>) {
-      // A lane draws one word of its row: there are no more words than lanes.
+      // A lane draws one word of its row, which has at most as many words as lanes.
       static_assert(kVecCount * N <= 32);
       const int words = (end_ + 31) / 32;
       if (p == 0 && lane_ < words && operation_.store.drops()) {
