@@ -46,7 +46,7 @@ class Collectives {
   virtual int shard() const { return rank(); }
   virtual bool is_first_of_shard() const { return true; }
 
-  /// That of all-reduces: what is enqueued on it follows them.
+  /// The stream of all-reduces: what is enqueued on it follows them.
   virtual Stream& stream() = 0;
   /// Later calls begin after the event.
   virtual void wait_for(const Event& event) { stream().wait_for(event); }
@@ -64,7 +64,7 @@ class Collectives {
   virtual void reduce_scatter_sum(const View& full, const View& shard) = 0;
 
   /// Scaled sums with memory of `device` for views of the given number of bytes in all; null if
-  /// these collectives have none. All ranks call it, for as many bytes.
+  /// these collectives do not offer them. All ranks call it, for as many bytes.
   virtual std::unique_ptr<ScaledSums> make_scaled_sums(Device&, int64_t /*bytes*/) {
     return nullptr;
   }

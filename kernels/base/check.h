@@ -31,7 +31,7 @@ class ArgumentCheck {
   RowsShape matrix(const char* field, const View& view) const;
   /// As view, with the extents of another.
   void same(const char* field, const View& view, DType dtype, const View& other) const;
-  /// Dtype, extents, and data (unless there are no elements).
+  /// Dtype, extents, and data (unless the view is empty).
   void view(const char* field, const View& view, DType dtype,
             std::initializer_list<int64_t> extents) const;
   /// As view, but a view without data passes.

@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-// Of numbers that are not negative, by numbers above 0.
+// Divisions of numbers that are not negative by numbers above 0.
 
 constexpr int64_t ceil_div(int64_t value, int64_t by) { return (value + by - 1) / by; }
 constexpr int64_t round_up(int64_t value, int64_t multiple) {

@@ -54,7 +54,7 @@ constexpr float to_float(Fp8E4M3 value) {
   const uint32_t magnitude = value.bits & 0x7Fu;
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80u) << 24;
   if (magnitude == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000u);
-  // Its bits as those of a binary16 are those of the value times 2^-8, subnormals too.
+  // Placed in a binary16, its bits mean the value times 2^-8, subnormals too.
   const Half scaled{static_cast<uint16_t>((value.bits & 0x80u) << 8 | magnitude << 7)};
   return to_float(scaled) * 256.0f;
 }

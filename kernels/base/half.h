@@ -33,7 +33,7 @@ constexpr uint64_t rounded_magnitude(double value) {
   constexpr uint64_t kHidden = uint64_t{1} << 52;
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const int exponent = static_cast<int>((bits >> 52) & 0x7FF) - 1023;
-  // Below the smallest normal number the unit stays that of the smallest exponent.
+  // Below the smallest normal number the unit stays as at the smallest exponent.
   const int lost_exponents = exponent < 1 - kBias ? 1 - kBias - exponent : 0;
   const int shift = 52 - kMantissaBits + lost_exponents;
   if (shift > 53) return 0;  // below half of the smallest subnormal

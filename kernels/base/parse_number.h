@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// The number that the whole text is; nothing where it is none or has more behind it.
+/// The number that the whole text is; nothing if it is not a number or goes on after one.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;

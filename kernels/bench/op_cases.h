@@ -42,8 +42,8 @@ struct BenchBatch {
   int64_t seqs() const { return std::ssize(cu_seqlens) - 1; }           // B
 };
 
-/// Every operation of a training step at the shapes of the first batch, and attention at those of
-/// all of them. The reference computes the first sequences, about a thousand tokens.
+/// Every operation of a training step at the shapes of the first batch, and attention at the shapes
+/// of all batches. The reference computes the first sequences, about a thousand tokens.
 std::vector<OpCase> make_op_cases(const BenchModel& model, const std::vector<BenchBatch>& batches);
 
 /// attention_fwd and attention_bwd of one batch.

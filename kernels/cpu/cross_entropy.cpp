@@ -34,7 +34,7 @@ double sum_of_exponentials(const float* logits, float top, int64_t classes) {
 
 void add_row_to(Counts& counts, const float* logits, float top, double sum, int32_t label,
                 int64_t classes) {
-  // The lowest id among equals; a row of NaN has none and is never correct.
+  // The lowest id among equals; a row of NaN does not contain `top` and is never correct.
   const int64_t argmax = std::find(logits, logits + classes, top) - logits;
   counts.loss_sum += std::log(sum) + static_cast<double>(top) - static_cast<double>(logits[label]);
   counts.correct += argmax == label ? 1 : 0;

@@ -58,7 +58,7 @@ std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
   return values;
 }
 
-/// Of bytes.
+/// Transposes a matrix of bytes.
 void transpose(const View& x, const View& transposed) {
   const int64_t rows = x.extent(0);
   const int64_t columns = x.extent(1);

@@ -24,7 +24,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kBlocks = 3;  // of an SM: as many 16-bit rows as its shared memory holds
 constexpr int kFinishThreads = 1024;
-constexpr int64_t kExchangeBytes = 1024;  // of shared memory, beside the row
+constexpr int64_t kExchangeBytes = 1024;  // of shared memory, in addition to the row
 
 /// What a row adds to the totals.
 struct RowResult {

@@ -18,14 +18,13 @@ CudaOptions options_on(Device& device, const CudaOptions& options);
 
 /// Operations enqueued on `stream` of `device`; both must outlive them. Errors as options_on.
 ///
-/// Random    dropout decisions equal those of the CPU backend bit for bit.
+/// Random    dropout decisions are bit for bit the same as on the CPU backend.
 /// Exact     repeatable bit for bit, except EmbeddingGradient::kAtomic, and except that tune_gemms
 ///           may choose differently each time: repeat a run with the file that the first one wrote.
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const CudaOptions& options);
 
-/// The kernels that attention will take where `options` hold (those of options_on), for logs and
-/// before any work:
-/// "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
+/// The kernels that attention will take with `options` (as for options_on), for logs and before any
+/// work: "grouped", "persistent", "split", or "persistent forward, grouped backward". Under auto
 /// persistent includes split, for batches of few tokens, and grouped kernels have their reason:
 /// "grouped (slower: a head size of 96, want at most 64)", "grouped (without tensor cores, many
 /// times slower, without graphs: f32, want f16 or bf16)". Copied heads are named: "persistent

@@ -18,7 +18,7 @@ struct CudaOptions {
   enum class AttentionVariant { kAuto, kGrouped, kPersistent, kSplit };
   AttentionVariant attention = AttentionVariant::kAuto;
   /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
-  /// fp8 passes behind its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
+  /// fp8, passes after its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
   /// and what auto means.
   enum class GeluGemms { kAuto, kOwn, kLibrary };
   GeluGemms gelu_gemms = GeluGemms::kAuto;

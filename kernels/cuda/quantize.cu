@@ -6,7 +6,7 @@
 // rows, and turns into 8 columns of 8 bytes. These go through 16 KiB of shared memory, so that each
 // column leaves the block in 128 contiguous bytes. Units of 8 bytes lie at (row group XOR column
 // group), free of bank conflicts both ways. amax and the count of saturated elements cost a block
-// one atomic operation each. Column sums are those of the tile; a second kernel adds up the tiles.
+// one atomic operation each. Column sums cover the tile; a second kernel adds up the tiles.
 //
 // Matrices of one launch, which the weights of a layer are, have their tiles one after the other.
 //
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Of a matrix that is fp8 already.
+/// Transposes a matrix that is fp8 already.
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(const uint8_t* x, uint8_t* transposed, int64_t rows, int64_t columns) {
   __shared__ uint2 tile[kTile * kParts];

@@ -21,7 +21,7 @@ constexpr bool keeps_pre_activation(Activation activation) {
 // output.
 //
 // Exact     products of fp8 are exact in f32. On GPUs sums of K or N products keep 14 bits below
-//           the largest product; those of T pass into f32 sums again and again, or with
+//           the largest product; sums of T products pass into f32 sums again and again, or with
 //           CudaOptions::fp8_fast_wgrad do not.
 // Needs     CUDA: T, K and N are multiples of 16, and matrices and inverse scales 16-byte aligned.
 
@@ -67,7 +67,7 @@ struct LinearBwdData {
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.
 ///
-/// Writes    both as `accumulate` says; dbias without data is left out. With fp8 it has none: a
+/// Writes    both as `accumulate` says; dbias without data is left out, as it must be with fp8: a
 ///           bias gradient is a sum of what was there before rounding to fp8.
 struct LinearBwdWeight {
   static constexpr const char* kName = "linear_bwd_weight";
@@ -90,8 +90,8 @@ struct ActivationBwd {
   Activation activation = Activation::kGeluTanh;
 };
 
-/// What the choice of kernels for a model's GEMMs with a GELU depends on: those of its feed-forward
-/// blocks, and of the transform [hidden, hidden] before the decoder.
+/// What the choice of kernels for a model's GEMMs with a GELU depends on: the GEMMs of its
+/// feed-forward blocks, and of the transform [hidden, hidden] before the decoder.
 struct FeedForward {
   DType io;
   Activation gelu;

@@ -23,9 +23,9 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///
 /// A matrix x of fp8 is transposed as it is; nothing else is then given or written.
 ///
-/// f(x) is rounded to io before anything else: the outputs are those of an operation that stores it
-/// in io, and of Quantize after it. On a GPU a GELU of 16 bits is computed in f16, has that
-/// rounding instead, and is an infinity beyond 65,504.
+/// f(x) is rounded to io before anything else: the outputs are the same as when an operation stores
+/// it in io, and Quantize follows. On a GPU a GELU of 16 bits is computed in f16, has that rounding
+/// instead, and is an infinity beyond 65,504.
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.
@@ -68,15 +68,15 @@ struct QuantizeWeights {
   std::array<Quantize, kWeights> weights;
 };
 
-/// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are
-/// those of Quantize of the result in io, bit for bit; the view of the result in io is memory that
-/// the operation may use, with undefined contents afterwards. Without data in q: not wanted.
+/// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are bit
+/// for bit as from Quantize of the result in io; the view of the result in io is memory that the
+/// operation may use, with undefined contents afterwards. Without data in q: not wanted.
 struct Fp8Result {
   View q = {};          // fp8 [R, C]  out
   View scale = {};      // f32 [1]
   View amax = {};       // f32 [1]     in, out
   View saturated = {};  // i64 [1]     in, out
-  View live_rows = {};  // i32 [1]     rows that are no padding; without data: all
+  View live_rows = {};  // i32 [1]     rows that are not padding; without data: all
 };
 
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,

@@ -187,9 +187,9 @@ OpBenchBase::Operands OpBenchBase::make_checked_operands(const std::vector<Bench
   return made;
 }
 
-// The allowed difference, relative to the largest value: roundings of inputs and results to the
-// dtype, and those of sums in f32 or f64. Both grow as the square root of their number (Higham and
-// Mary 2019), with a factor for the maximum of many.
+// The allowed difference, relative to the largest value: for rounding of inputs and results to the
+// dtype, and of sums in f32 or f64. Both grow as the square root of their number (Higham and Mary
+// 2019), with a factor for the maximum of many.
 void OpBenchBase::compare(const std::vector<BenchTensor>& tensors, const Operands& full,
                           const Operands& checked, OpResult& result) {
   const auto root = [](int64_t count) { return std::sqrt(static_cast<double>(count)); };

@@ -2,7 +2,7 @@
 
 namespace bertha {
 
-// Those by which servers' processors differ. BERTHA_NATIVE is an option of this folder alone, so
+// Features by which servers' processors differ. BERTHA_NATIVE is an option of this folder alone, so
 // only here the compiler says what it may use.
 const char* const kCompiledFeatures[] = {
 #ifdef __AVX2__

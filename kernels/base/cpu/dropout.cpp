@@ -113,7 +113,7 @@ void DropoutMask::draw_rows(const DropoutRows& rows, uint8_t* mask) const {
   const int64_t groups_per_row = (rows.elements_per_row + kDropoutGroup - 1) / kDropoutGroup;
   const int64_t total = rows.rows * groups_per_row;
   for (int64_t begin = 0; begin < total; begin += kTileGroups) {
-    int64_t elements[kTileGroups];  // first of each group, counted from that of the first row
+    int64_t elements[kTileGroups];  // first of each group, counted from the start of the first row
     int64_t groups[kTileGroups];
     for (int64_t i = 0; i < kTileGroups; ++i) {
       const int64_t at = std::min(begin + i, total - 1);

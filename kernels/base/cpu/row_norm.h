@@ -25,9 +25,9 @@ struct Deviations {
   double squares = 0.0;
 };
 
-/// Those of x [columns], halves of a long row apart: where elements have few digits and the mean
-/// too, as in rows of 2^k columns, squares end in the same bits, and one long sum rounds each of
-/// them the same way.
+/// The deviations of x [columns] from `from`. The halves of a long row are summed apart: if
+/// elements have few digits and the mean too, as in rows of 2^k columns, squares end in the same
+/// bits, and one long sum rounds each of them the same way.
 template <class T>
 Deviations deviations(const T* x, int64_t columns, double from) {
   constexpr int64_t kMostColumns = 256;
@@ -80,7 +80,7 @@ class ColumnParameter {
 template <class T = float>
 class RowNorm {
  public:
-  /// Of any operation's arguments with y, gamma, beta, mean, rstd and epsilon.
+  /// args: any operation's with y, gamma, beta, mean, rstd and epsilon.
   template <class Forward>
   explicit RowNorm(const Forward& args)
       : columns_(args.y.extent(1)),
@@ -119,7 +119,7 @@ class RowNorm {
 template <class T = float>
 class RowNormBackward {
  public:
-  /// Of any operation's arguments with dy, gamma, mean, rstd, dgamma and dbeta. `x` is what forward
+  /// args: any operation's with dy, gamma, mean, rstd, dgamma and dbeta. `x` is what forward
   /// normalized; the gradients of gamma and beta are the quantities 0 and 1 of `sums`.
   template <class Backward>
   RowNormBackward(const Backward& args, const View& x, ColumnSums& sums)
@@ -161,7 +161,7 @@ class RowNormBackward {
     }
   }
 
-  /// The gradients of gamma and beta, after all rows; not where there is no data.
+  /// Writes the gradients of gamma and beta after all rows, each only if it has data.
   template <class Backward>
   void write_sums(const Backward& args) const {
     if (args.dgamma.has_data()) sums_->write(0, args.accumulate, args.dgamma.template as<T>());

@@ -63,8 +63,8 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
   } while (complete == 0);
 }
 
-/// Orders this thread's ordinary accesses of shared memory before those of TMA and wgmma after the
-/// next barrier.
+/// Orders this thread's ordinary accesses of shared memory before the accesses of TMA and wgmma
+/// after the next barrier.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -8,7 +8,7 @@ namespace bertha {
 // order of every combination follows from the block size alone.
 //
 // cub::BlockReduce needs the block size at compile time, hence a kernel for each size where one
-// serves all here, and a second barrier for a result in every thread. It is no faster for softmax,
+// serves all here, and a second barrier for a result in every thread. It is not faster for softmax,
 // and makes LayerNorm forward between 1.1 % slower and 1.6 % faster
 // (kernels/rows/measured/rows.md).
 
@@ -55,8 +55,8 @@ struct WarpExchange {
   T parts[2][kWarps][K];
 };
 
-/// Stores the warp's values, the same in all of its lanes, and reads into the lane those of warp
-/// lane % kWarps; `part` keeps its value where there is no such warp. `turn` counts the calls.
+/// Stores the warp's values, the same in all of its lanes, and reads into the lane the values of
+/// warp lane % kWarps; `part` keeps its value if that warp does not exist. `turn` counts the calls.
 template <int K, class T, int kMost, int kWarps, class Sync>
 __device__ __forceinline__ void exchange_warps(const T (&own)[K], T (&part)[K],
                                                WarpExchange<T, kMost, kWarps>& exchange, int turn,

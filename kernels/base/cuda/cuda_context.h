@@ -62,7 +62,7 @@ struct CudaContext {
   /// sums (+)= 0, where there is nothing to sum up; not where `sums` has no data.
   void add_nothing(Accumulate accumulate, const View& sums) const;
 
-  /// Error(kUsage) where the kernels are portable ones: there is no fp8.
+  /// Error(kUsage) if the kernels are portable ones, which do not support fp8.
   void require_fp8(const char* operation) const;
 
   CudaDevice& device;

@@ -87,7 +87,7 @@ RecordedGraph end_recording(cudaStream_t stream) {
 void abandon_recording(cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) {
-    cudaGetLastError();  // it stays behind for the next check
+    cudaGetLastError();  // clears the error, which the next check would report
   }
   const RecordedGraph unfinished(graph);
 }
@@ -97,7 +97,7 @@ struct MemoryInfo {
   size_t total_bytes = 0;
 };
 
-/// Of the current device.
+/// Memory of the current device.
 MemoryInfo memory_info() {
   MemoryInfo info;
   BERTHA_CUDA_CHECK(cudaMemGetInfo(&info.free_bytes, &info.total_bytes));
@@ -202,7 +202,7 @@ Buffer CudaDevice::allocate(int64_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // the failed call leaves its error behind for the next check
+    cudaGetLastError();  // clears the error, which the next check would report
     const auto [free_bytes, total_bytes] = memory_info();
     fail(ExitCode::kMemory, "allocating ", gib(bytes), " on GPU ", ordinal_, " failed, ",
          gib(free_bytes), " of ", gib(total_bytes), " are free");

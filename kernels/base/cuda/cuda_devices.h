@@ -10,12 +10,12 @@ struct CUstream_st;  // what a cudaStream_t points to
 
 namespace bertha {
 
-/// The kernels of a device. Auto: those of sm_90a on a GPU of compute capability 9.0 (H100, H200),
-/// where the program has code for it; portable ones on all others from 8.0 on. Portable: these
+/// The kernels of a device. Auto: sm_90a kernels on a GPU of compute capability 9.0 (H100, H200),
+/// if the program has code for it; portable ones on all others from 8.0 on. Portable: these
 /// everywhere, with the shared memory of the smallest GPU that they serve.
 enum class CudaKernels { kAuto, kPortable };
 
-/// GPUs that this process sees; 0 where there is no driver.
+/// Number of GPUs that this process sees; 0 without a driver.
 /// Error(kEnvironment) when the driver is too old for this program.
 int count_cuda_devices();
 
@@ -29,7 +29,7 @@ int64_t cuda_memory_bytes(int ordinal);
 /// kernels". Error(kEnvironment) with a sentence when it cannot be used.
 std::unique_ptr<Device> make_cuda_device(int ordinal, CudaKernels kernels = CudaKernels::kAuto);
 
-/// Whether `device` runs the kernels of sm_90a, without which there is no fp8.
+/// Whether `device` runs the kernels of sm_90a, which fp8 needs.
 bool runs_sm90a_kernels(Device& device);
 
 /// A stream that the caller made (a cudaStream_t), for operations in order with the caller's own

@@ -18,7 +18,7 @@ namespace bertha {
 // All threads of such a kernel wait, so that in a chain of them each one starts its work after all
 // kernels before it have completed.
 //
-// Code for other GPUs than those of sm_90a neither triggers nor waits; its launches are ordinary.
+// Code for GPUs other than sm_90a neither triggers nor waits; its launches are ordinary.
 
 /// In device code, whether this pass of the compiler makes code for sm_90a. The host asks
 /// CudaDevice::has_sm90a_code() which one is loaded: portable kernels run as either.

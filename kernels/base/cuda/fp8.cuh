@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-// Rounding to fp8 with what Quantize records beside it: one source for all kernels.
+// Rounding to fp8, and what Quantize records in addition: one source for all kernels.
 
 /// Where a kernel stores what it rounds to fp8, as plain pointers.
 struct Fp8Sink {
@@ -18,7 +18,7 @@ struct Fp8Sink {
   const int32_t* live_rows = nullptr;  // null: all
 };
 
-/// Of an Fp8Result, or of a Quantize.
+/// The sink of an Fp8Result or of a Quantize.
 template <class Result>
 Fp8Sink sink_of(const Result& result) {
   return {.scale = static_cast<const float*>(result.scale.data),
@@ -31,7 +31,7 @@ Fp8Sink sink_of(const Result& result) {
 template <__nv_fp8_interpretation_t kFormat>
 inline constexpr float kLargestFp8 = kFormat == __NV_E4M3 ? 448.0f : 57344.0f;
 
-/// Of elements that have been rounded.
+/// Extremes of elements that have been rounded.
 struct Fp8Extremes {
   uint32_t most = 0;  // largest magnitude, as the bits of a float; NaN is above infinity
   uint32_t saturated = 0;
@@ -67,7 +67,7 @@ class Fp8Rounding {
       most = row < live ? larger(most, of_row) : most;
     }
     most_ = larger(most_, most);
-    // Of integers, which is true for NaN too; rarely true.
+    // Compared as integers, so that NaN is beyond the limit too; few calls get past this.
     if (larger(most, limit_) == limit_) return;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
@@ -123,7 +123,7 @@ class Fp8Rounding {
     }
     return most;
   }
-  /// Of the larger of a pair.
+  /// The magnitude as the bits of a float; of a pair, the larger one.
   static __device__ __forceinline__ uint32_t as_float_bits(uint32_t most) {
     if constexpr (!kIsPair) return most;
     const uint32_t larger = max(most & 0xffff, most >> 16);
@@ -151,13 +151,13 @@ class Fp8Rounding {
   uint32_t saturated_ = 0;
 };
 
-/// Of the warp's threads, in every lane.
+/// The extremes of the warp's threads, in every lane.
 __device__ __forceinline__ Fp8Extremes warp_extremes(const Fp8Extremes& of_thread) {
   return {.most = __reduce_max_sync(kFullWarp, of_thread.most),
           .saturated = __reduce_add_sync(kFullWarp, of_thread.saturated)};
 }
 
-/// Of `rows` rows from `first` on those that are no padding, in a matrix of fewer than 2^31 rows.
+/// How many of `rows` rows from `first` on are not padding, in a matrix of fewer than 2^31 rows.
 __device__ __forceinline__ int live_rows_of(const Fp8Sink& sink, int64_t first, int rows) {
   if (sink.live_rows == nullptr) return rows;
   return max(min(*sink.live_rows - static_cast<int>(first), rows), 0);

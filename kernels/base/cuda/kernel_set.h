@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// The kernels that a GPU runs. sm_90a: those of the H100 and H200, with wgmma, bulk copies and
+/// The kernels that a GPU runs. sm_90a: for the H100 and H200, with wgmma, bulk copies and
 /// clusters. Portable: the same operations without these, from compute capability 8.0 on.
 enum class KernelSet { kSm90a, kPortable };
 

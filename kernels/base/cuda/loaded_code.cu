@@ -13,7 +13,7 @@ __global__ void probe_kernel() {}
 cudaError_t find_loaded_code(int& compiled_for) {
   cudaFuncAttributes attributes{};
   const cudaError_t status = cudaFuncGetAttributes(&attributes, probe_kernel);
-  if (status != cudaSuccess) cudaGetLastError();  // it stays behind for the next check
+  if (status != cudaSuccess) cudaGetLastError();  // clears the error
   compiled_for = attributes.ptxVersion;
   return status;
 }

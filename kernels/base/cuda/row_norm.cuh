@@ -96,7 +96,7 @@ __device__ __forceinline__ void row_statistics(
   }
 }
 
-/// Of a Vec that is unpacked already.
+/// Element i of a Vec that is unpacked already.
 template <int N>
 __device__ __forceinline__ float element(const float (&numbers)[N], int i) {
   return numbers[i];

@@ -34,7 +34,7 @@ struct TeamShape {
   static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
 };
 
-/// Whether a team of this width is compiled in: those of the published models are.
+/// Whether a team of this width is compiled in, as for the widths of the published models.
 constexpr bool has_fixed_team(int64_t columns) {
   return columns % kWarpColumns == 0 && columns >= kWarpColumns && columns <= 4 * kWarpColumns;
 }
@@ -207,7 +207,7 @@ class RowRing {
     }
     __pipeline_commit();
   }
-  /// Of the batch that is requested next: the one before that at work.
+  /// The slot that the next request fills.
   __device__ __forceinline__ int free_stage() const {
     return stage_ == 0 ? kStages - 1 : stage_ - 1;
   }
@@ -233,7 +233,7 @@ class RowRing {
   int stage_ = 0;
 };
 
-/// Of a ring of so many stages.
+/// Shared-memory bytes of a ring with `stages` stages.
 template <class Shape, int kTensors>
 int ring_bytes(int stages, int64_t columns) {
   return stages * kTensors * Shape::kRows * Shape::kTeams * static_cast<int>(columns) *

@@ -8,7 +8,7 @@ namespace bertha {
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
-/// That of an object: at(shared.full[stage]).
+/// The shared-memory address of an object: at(shared.full[stage]).
 template <class T>
 __device__ __forceinline__ uint32_t at(const T& in_shared) {
   return shared_address(&in_shared);

@@ -82,7 +82,7 @@ AttentionDropout dropout_of(const Dropout& dropout) {
   return of;
 }
 
-/// All sequences as one group; none where there are no sequences.
+/// All sequences as one group; no group for 0 sequences.
 std::vector<SequenceGroup> one_group(int64_t seqs, int64_t tokens, int64_t max_seq_tokens) {
   if (seqs == 0) return {};
   return {{.num_seqs = seqs,

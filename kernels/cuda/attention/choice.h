@@ -11,8 +11,8 @@ namespace bertha {
 /// columns takes 31 ms with them, 630 ms without.
 bool has_tensor_cores(DType dtype);
 
-/// Those kernels have heads of multiples of 8 columns: other heads are copied to as many as
-/// padded_head_size(), and the results back.
+/// Kernels with tensor cores serve heads of multiples of 8 columns: other heads are copied to as
+/// many as padded_head_size(), and the results back.
 int64_t padded_head_size(int64_t head_size);
 bool needs_padded_heads(DType dtype, int64_t head_size);
 
@@ -26,7 +26,7 @@ struct AttentionKernels {
   bool one_launch = false;
 };
 
-/// Of grouped attention.
+/// The largest head size of grouped attention.
 inline constexpr int kMostHeadSize = 128;
 
 /// The rule. The grouped kernels serve head sizes up to kMostHeadSize. The persistent ones, whole
@@ -36,7 +36,7 @@ inline constexpr int kMostHeadSize = 128;
 /// Its grouped kernels have one launch with tensor cores and S up to 512.
 ///
 /// Errors    Error(kUsage): a larger head size; or persistent or split is asked for and one
-///           direction of it cannot serve the call. There is no silent fallback: whoever names
+///           direction of it cannot serve the call. They do not fall back silently: whoever names
 ///           kernels measures them or repeats a run with them. auto falls back.
 AttentionKernels choose_attention(CudaOptions::AttentionVariant asked, const AttentionCall& call);
 
@@ -48,9 +48,9 @@ struct AttentionBatchSize {
   int sm_count;
 };
 
-/// Of the kernels that were chosen for `asked`, those for a batch: where auto takes persistent
-/// kernels, few tokens take the split ones. Its longest sequence would else be one block's work for
-/// longer than all others have work together.
+/// The kernels for one batch, of those that were chosen for `asked`: if auto takes persistent
+/// kernels, few tokens take the split ones. Otherwise the longest sequence would be one block's
+/// work for longer than all others have work together.
 AttentionKernels for_batch(const AttentionKernels& chosen, CudaOptions::AttentionVariant asked,
                            int64_t max_seq_tokens, const AttentionBatchSize& size);
 

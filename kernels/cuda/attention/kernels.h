@@ -22,9 +22,9 @@ struct AttentionBatch {
   int first_seq = 0;   // of the group
   int seqs = 0;        // in the group
   int longest = 0;     // tokens of its longest sequence
-  // Set by the launcher: thread blocks along a sequence; 0: those of sequence_tiles.h.
+  // Set by the launcher: thread blocks along a sequence; 0: as in sequence_tiles.h.
   int tiles_per_head = 0;
-  // Of the persistent kernels, set by the launcher:
+  // For the persistent kernels, set by the launcher:
   int part_bits = 0;      // 2^part_bits items at most for each sequence and head
   int tiles_of_part = 8;  // tiles of 64 rows that an item has at most
 };
@@ -118,7 +118,8 @@ inline constexpr int kMostKeyParts = 4;
 /// needed.
 void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params);
 
-/// That second kernel: dQ, and of the column sums those of dQ and of tiles that no sequence has.
+/// The second kernel of the split backward: dQ, and the column sums of dQ and of tiles without a
+/// sequence.
 void launch_sum_query_gradient(const PersistentLaunch& on, const AttentionBwdParams& params);
 
 }  // namespace bertha

@@ -1,5 +1,5 @@
-// Copies for head sizes that are no multiple of 8: the kernels with tensor cores read 16 bytes of a
-// head at once. Columns of zeros change neither scores nor what the other columns get.
+// Copies for head sizes that are not multiples of 8: the kernels with tensor cores read 16 bytes of
+// a head at once. Columns of zeros change neither scores nor what the other columns get.
 //
 // Bound by  bytes: each element is read and written once, by 2 or 4 bytes a thread.
 

@@ -8,7 +8,7 @@
 //   values_empty                         V is in registers: K of the next block may overwrite it
 //   stage_full, stage_empty              Q, dO, mask words of a query tile
 //   item_full, item_empty                an item and its statistics, double-buffered
-//   statistics_full                      those of one tile; 4 groups of 16 rows arrive
+//   statistics_full                      the statistics of one tile; 4 groups of 16 rows arrive
 //   dq_added[warpgroup][warp]            the warp has added to its rows of dQ of a tile; the same
 //                                        warp of the other warpgroup waits for it, so that 0 is
 //                                        ahead of 1 by one tile at most and never behind
@@ -49,7 +49,7 @@ inline constexpr int kGroupsOfTile = kTileRows / kGroupRows;
 // Queries of a tile that are a consumer lane's columns: 8 n + 2 (lane % 4), and the next.
 inline constexpr int kLaneQueries = 16;
 
-/// Index of the statistics of query `row` of a sequence: those of a lane are contiguous.
+/// Index of the statistics of query `row` of a sequence: a lane's statistics are contiguous.
 __device__ __forceinline__ int statistics_index(int row) {
   const int in_tile = row % kTileRows;
   return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
@@ -66,11 +66,12 @@ struct alignas(1024) SharedStorage {
   } stage[kStages];
   unsigned char dscores[kConsumers][kTileBytes];  // [key][query]
   uint32_t mask[kStages][kTileRows][kMaskWords];
-  // Of queries, at statistics_index(). lse: in units of log2, plus that of keep, so that exp2 gives
-  // P / keep; infinity past the sequence: its probabilities are 0. delta: keep * rowsum(dO * O).
+  // Statistics of queries, at statistics_index(). lse: in units of log2, plus log2(keep), so that
+  // exp2 gives P / keep; infinity past the sequence: its probabilities are 0.
+  // delta: keep * rowsum(dO * O).
   float lse[kItemSlots][kMaxTiles * kTileRows];
   float delta[kItemSlots][kMaxTiles * kTileRows];
-  // Of the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
+  // Sums over the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
   AttentionItem items[kItemSlots];
   WorkList list;

@@ -35,9 +35,9 @@ __device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[
 /// Which two columns' sums a lane has: this one, and the one 8 further.
 __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
 
-/// sums += those of the 64 columns of a warp's rows, two for each lane: the transposed rows, as
-/// left operands of 16 columns each, times a right operand that is 1 in the column of the result
-/// where the step's sums belong.
+/// Adds the sums of the 64 columns of a warp's rows to `sums`, two for each lane: the transposed
+/// rows, as left operands of 16 columns each, times a right operand that is 1 in the column of the
+/// result where the step's sums belong.
 template <class T>
 __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
   const auto by_rows = rows_first<kHeadSize>(lane);
@@ -53,7 +53,7 @@ __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane
   sums = {sum[0][0] + sum[1][0], sum[0][2] + sum[1][2]};
 }
 
-/// Writes a warp's rows to `to`, those of them that the sequence has (`rows_left` and less) and of
+/// Writes a warp's rows to `to`, only the rows that the sequence has (below `rows_left`) and of
 /// each as many columns as the head, through 2,048 bytes of shared memory that are the warp's own.
 /// `sums`, unless null, gets the sums of their columns, of the values as they are stored; rows past
 /// the sequence are 0.
@@ -152,7 +152,7 @@ class Consumer {
                column_sums(part));
   }
 
-  /// Of part `part`, of this warp; null unless they are wanted.
+  /// This warp's column sums of part `part`; null unless they are wanted.
   __device__ __forceinline__ float2* column_sums(int part) {
     if (params_.column_sums == nullptr) return nullptr;
     return shared_.column_sums[warpgroup_][part][warp_];
@@ -161,7 +161,7 @@ class Consumer {
   __device__ __forceinline__ void store_column_sums() {
     sync_warpgroup();  // all have added
     if (warp_ >= kParts) return;
-    if constexpr (kSplit) {  // those of dQ are the second kernel's
+    if constexpr (kSplit) {  // the second kernel stores the sums of dQ
       if (warp_ == 0 || item().first_tile + warpgroup_ >= item().end_tile) return;
     }
     float2 total = {};
@@ -255,7 +255,7 @@ class Consumer {
       wgmma_fence();
       wgmma_64x64x64<T, kRows, true>(dvalue, kept, dout_tile);
       float delta[kLaneQueries];
-      // With dropout there are no registers for them while dP is in flight.
+      // With dropout, no registers are left for them while dP is in flight.
       if constexpr (!kDropout) load_statistics(delta, shared_.delta[slot_], tile);
       wgmma_wait<1>();
       hold_registers(dp);
@@ -297,7 +297,7 @@ class Consumer {
     store_gradient(2, dvalue, 1.0f, own, key_tile);
   }
 
-  /// Those of a tile's queries that are this lane's columns.
+  /// Loads the values of the tile's queries that are this lane's columns.
   __device__ __forceinline__ void load_statistics(float (&to)[kLaneQueries], const float* from,
                                                   int tile) {
     const float* of_lane = from + tile * kTileRows + lane_ % 4 * kLaneQueries;

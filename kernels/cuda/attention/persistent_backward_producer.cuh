@@ -26,12 +26,12 @@ class Producer {
            key_tile += kConsumers) {
         for (int tile = 0; tile < tiles; ++tile) {
           load_queries(item, tile, key_tile);
-          // Behind the first queries, whose stage is free earlier.
+          // After the first queries, whose stage is free earlier.
           if (tile == 0) load_values(item, key_tile);
           // From the third step on the consumers are at this item, so the slot of the one before is
           // free: the statistics of the next item can begin without a wait.
           if (++steps == kStages + 1) publish(next = take());
-          // Likewise they are at this key block, and the buffers of the next are free.
+          // The consumers are at this key block too, and the buffers of the next are free.
           if (tile == kStages) {
             if (key_tile + kConsumers < end_key) {
               load_keys(item, key_tile + kConsumers);
@@ -204,7 +204,7 @@ __device__ __forceinline__ void clear_padding(const Arguments& args, int thread,
   }
 }
 
-/// Zeroes the column sums of sequences without tokens: they are no items.
+/// Zeroes the column sums of sequences without tokens, which are not items.
 __device__ __forceinline__ void clear_empty_sequences(const Arguments& args, int thread,
                                                       int threads) {
   if (args.params.column_sums == nullptr) return;

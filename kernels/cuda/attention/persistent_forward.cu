@@ -15,7 +15,7 @@
 //
 // Softmax   S of the next key tile and O += P V of this one are in flight together; the
 //           exponentials of the next tile wait only for S. Random bits are drawn between the
-//           exponentials, which leave issue slots. There is no running maximum: P = exp2(S -
+//           exponentials, which leave issue slots. No running maximum is kept: P = exp2(S -
 //           reference), where the reference is the maximum over the first 64 keys. A warp whose row
 //           sum outgrows what O and the sums hold, 2^64 in bf16, computes the tile again by
 //           mma.sync and rescales.
@@ -184,7 +184,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
     query_tile += item.first_tile;
     if (query_tile >= item.end_tile) release_unused(first, tiles, lane, shared);
     for (; query_tile < item.end_tile; query_tile += kConsumers) {
-      // Of this warpgroup over this item.
+      // Whether this is the warpgroup's last pass over this item.
       const bool last_pass = query_tile + kConsumers >= item.end_tile;
       const int first_row = query_tile * kTileRows + warp * kWarpRows;
       mbarrier_wait(at(shared.queries_full[warpgroup]), queries_parity);

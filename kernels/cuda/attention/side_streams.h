@@ -9,10 +9,10 @@
 namespace bertha {
 
 /// Streams on which the groups of one attention run concurrently, so that the last thread blocks of
-/// one group and the first of the next share the GPU. Stream 0 is that of the operations.
+/// one group and the first of the next share the GPU. Stream 0 is the stream of the operations.
 ///
-/// Exact     fork() orders the side streams behind all work enqueued before; join() orders all work
-///           enqueued later behind them. Both are events: nothing waits on the host, and the pair
+/// Exact     fork() orders the side streams after all work enqueued before; join() orders all work
+///           enqueued later after them. Both are events: nothing waits on the host, and the pair
 ///           can be captured into a graph.
 class SideStreams {
  public:

@@ -167,9 +167,9 @@ __device__ __forceinline__ void copy_rows_async(uint32_t tile, const T* rows, in
   }
 }
 
-/// Writes a warp's accumulators, those of half h of each block times factor[h], to the columns of
-/// the head in the rows of global memory below `length`, through the warp's own rows of a
-/// shared-memory tile that is no longer read. sums: [Shape::kBlocks].
+/// Writes a warp's accumulators, with half h of each block multiplied by factor[h], to the columns
+/// of the head in the rows of global memory below `length`, through the warp's own rows of a
+/// shared-memory tile that is not read any more. sums: [Shape::kBlocks].
 template <class Shape>
 __device__ __forceinline__ void store_rows(unsigned char* tile, int warp, int lane,
                                            const float (*sums)[Shape::kColumns][4],

@@ -12,7 +12,7 @@ namespace bertha {
 
 inline constexpr int kTileRows = 64;
 
-/// A list of more parts is taken in its own order: with so many items per block the order matters
+/// A list of more parts is taken in its own order: with that many items per block the order matters
 /// little, and sorting takes quadratic time.
 inline constexpr int kSortedParts = 1024;
 
@@ -49,8 +49,8 @@ struct WorkList {
     return batch.seqs << batch.part_bits <= kSortedParts;
   }
 
-  /// All threads of the block call this, and synchronise behind it. `sizes`: 2 kSortedParts bytes
-  /// of shared memory, then free again.
+  /// All threads of the block call this, and synchronise after it. `sizes`: 2 kSortedParts bytes of
+  /// shared memory, then free again.
   __device__ __forceinline__ void sort(const AttentionBatch& batch, uint16_t* sizes) {
     if (threadIdx.x == 0) count = is_sorted(batch) ? 0 : batch.seqs << batch.part_bits;
     if (!is_sorted(batch)) return;
@@ -103,7 +103,7 @@ struct WorkList {
   }
 };
 
-/// Items of at most so many tiles.
+/// Splits sequences into items of at most `tiles_of_part` tiles.
 inline void split_items(AttentionBatch& batch, int tiles_of_part) {
   constexpr int kWordsOfTile = kTileRows / 32;
   const int tiles = (batch.mask_words + kWordsOfTile - 1) / kWordsOfTile;

@@ -18,14 +18,17 @@ struct GeluTile {
   int min_waves;
 };
 
-/// Of gemm_bias_gelu.cu. For the exact form 1 wave is enough: the library has no epilogue for it.
+/// The tile of gemm_bias_gelu.cu. For the exact form 1 wave is enough: the library does not have an
+/// epilogue for it.
 inline constexpr GeluTile kGemmBiasGeluTile{
     .rows = 128, .columns = 256, .inner_block = 64, .min_waves = 2};
-/// Of gemm_dgelu_dbias.cu: the library is slow at few rows, and a wave of tiles takes some 15 us.
+/// The tile of gemm_dgelu_dbias.cu: the library is slow at few rows, and a wave of tiles takes some
+/// 15 us.
 inline constexpr GeluTile kGemmDgeluDbiasTile{
     .rows = 256, .columns = 128, .inner_block = 64, .min_waves = 1};
 
-/// Of gemm_gelu_fp8.cu, both directions; fewer waves than in BERT-large's 24 were not measured.
+/// The tile of gemm_gelu_fp8.cu, both directions; fewer waves than in BERT-large's 24 were not
+/// measured.
 inline constexpr GeluTile kGemmGeluFp8Tile{
     .rows = 128, .columns = 256, .inner_block = 128, .min_waves = 2};
 
@@ -49,17 +52,17 @@ struct GeluCall {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-/// The rule: the own kernel takes a call of so many rows T and more, the library all others. So the
-/// same call takes the same kernel in every run, tuned or not. The own kernels serve f16 and bf16,
-/// both GELUs, whole tiles of columns and whole inner blocks; forward only with a bias. own takes
-/// them at any T; auto where they serve, from min_waves on, and the gradient only with a bias
-/// gradient, which costs the library one more pass.
+/// The rule: the smallest number of rows T for which the own kernel takes a call; the library takes
+/// all others. So the same call takes the same kernel in every run, tuned or not. The own kernels
+/// serve f16 and bf16, both GELUs, whole tiles of columns and whole inner blocks; forward only with
+/// a bias. own takes them at any T; auto where they serve, from min_waves on, and the gradient only
+/// with a bias gradient, which costs the library one more pass.
 ///
-/// Errors    Error(kUsage): own is asked for and cannot serve the call. There
-///           is no silent fallback: whoever names kernels measures them. auto falls back.
+/// Errors    Error(kUsage): own is asked for and cannot serve the call. own does not fall back
+///           silently: whoever names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
-/// Of fp8, in both directions; io: what results are rounded to.
+/// The same for fp8, in both directions; io: what results are rounded to.
 int64_t own_gemm_gelu_fp8_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 
 /// SMs that GEMMs plan for, on a device of `of_device` SMs.

@@ -13,10 +13,10 @@
 //     warps 2, 3 store a half of dx     dx: 2 units for each half
 //     mbarriers  of a stage or unit: full, empty
 //
-// Epilogue  is spread over the wgmma of the next tile: after those of some inner indices, 16 rows
-//           of dx of the tile before are summed and stored, and gelu' of 16 rows of z takes their
-//           place in registers, in f16. After the last wgmma of a tile only the accumulators are
-//           multiplied by the derivatives.
+// Epilogue  is spread over the wgmma of the next tile: after the wgmma of some inner indices, 16
+//           rows of dx of the tile before are summed and stored, and gelu' of 16 rows of z takes
+//           their place in registers, in f16. After the last wgmma of a tile only the accumulators
+//           are multiplied by the derivatives.
 // Bound by  shared memory, 128 bytes a clock: 80 for the wgmma, 48 for loading the stages, 16 for z
 //           and dx take 442,000 clocks; the tensor cores need 393,000.
 // Figure    T = 24,576, N = 1,024, K = 4,096, bf16, one H200: 330 to 337 us in a training step,
@@ -183,8 +183,8 @@ struct Consumer {
   PipelineState<kZUnits> z_place = {};
   float total[2] = {};  // of columns lane / 4 and lane / 4 + 8 of the warp
 
-  /// Of a fragment this warp has 16 x 16 elements, four matrices: offset of this lane's row of
-  /// them.
+  /// Offset of this lane's row in a fragment, of which this warp has 16 x 16 elements, four
+  /// matrices.
   __device__ __forceinline__ uint32_t fragment_offset() const {
     const int matrix = lane / 8;
     const int row = matrix / 2 * 8 + lane % 8;

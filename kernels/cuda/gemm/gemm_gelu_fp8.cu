@@ -6,7 +6,7 @@
 //
 // Built as gemm_bias_gelu.cu: a persistent grid, a block stays on 256 columns and takes tiles of
 // 128 rows, one producer thread, 4 stages of 128 inner indices, two consumer warpgroups of 64 rows,
-// and an epilogue that keeps 64 registers of a thread and runs beside the wgmma of the next tile.
+// and an epilogue that keeps 64 registers of a thread and runs during the wgmma of the next tile.
 //
 // Rows      go from registers to global memory: the order in which the weights' rows lie in shared
 //           memory gives each thread 8 adjacent columns (see there).
@@ -15,7 +15,7 @@
 //           16 bits. Two warps of the producer's group store them by TMA, one for each half.
 // Backward  Registers of a finished fragment take the bytes of the next tile, loaded while a block
 //           of inner indices is multiplied, then as f16, by which the accumulators are multiplied.
-// Bound by  the epilogue: a fragment takes longer than the 1,024 clocks of the wgmma beside it.
+// Bound by  the epilogue: a fragment takes longer than the 1,024 clocks of the concurrent wgmma.
 // Figure    T = 24,576, K = 1,024, N = 4,096, in a step on an H200 at its power limit: 222 us
 //           forward and 257 backward; the library takes 150 to 156 for as large GEMMs.
 
@@ -54,7 +54,7 @@ struct alignas(1024) SharedStorage {
 };
 static_assert(kConsumerWarps * kTileColumns * sizeof(float) <= sizeof(SharedStorage::weight));
 
-/// Of x or dy, and of the results.
+/// The type of x or dy, and of the results.
 template <Activation kActivation>
 using Operand = std::conditional_t<kActivation == Activation::kNone, __nv_fp8_e5m2, __nv_fp8_e4m3>;
 
@@ -114,7 +114,7 @@ struct Consumer {
   int warp;
   int lane;
 
-  /// Of the tile in `kept`: the thread's first elements of the results, how many of its rows are
+  /// For the tile in `kept`: the thread's first elements of the results, how many of its rows are
   /// live, and whether they are inside of the matrix.
   uint8_t* derivative_out = nullptr;
   uint8_t* q_out = nullptr;
@@ -236,7 +236,7 @@ struct Consumer {
       derivative_out = params.derivative + row * params.columns + column;
       q_out = params.sink.q + row * params.columns + column;
       is_inside = row < params.rows;
-      // Forward has GELU(bias) past the last row, which is no value of the result.
+      // Forward has GELU(bias) past the last row, which is not a value of the result.
       live_rows = is_inside ? live_rows_of(params.sink, row, kRows) : 0;
       is_first = false;
       last_parity = parity;
@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   cluster_barrier();  // its arrivals need the shared memory of this block
 }
 
-/// x [T, K], weight [N, K]; the rest of `params` is that of the direction.
+/// x [T, K], weight [N, K]; the rest of `params` depends on the direction.
 template <Activation kActivation>
 void run(CudaContext& context, const View& x, const View& weight, const Quantize& result,
          Params params) {

@@ -1,5 +1,5 @@
-// Three lines name format, device and library; then the plans lie as in memory, behind a checksum
-// (64-bit FNV-1a) of them, so that a cut or changed file shows. No other program reads it.
+// Three lines name format, device and library; a checksum (64-bit FNV-1a) of the plans follows,
+// then the plans as in memory, so that a cut or changed file shows. No other program reads it.
 
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 

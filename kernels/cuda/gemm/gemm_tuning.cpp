@@ -27,7 +27,7 @@ constexpr int kMaxSteps = 8;  // from neighbor to neighbor
 constexpr double kLongRunUs = 100'000.0;
 // Operands change from launch to launch, and all of them are four times the L2 cache.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
-constexpr int64_t kPeriod = 1'000'003;  // operands repeat so many values; a prime
+constexpr int64_t kPeriod = 1'000'003;  // operands repeat after this number of values; a prime
 
 GemmAlgorithm bytes_of(const cublasLtMatmulAlgo_t& algorithm) {
   return std::bit_cast<GemmAlgorithm>(algorithm);

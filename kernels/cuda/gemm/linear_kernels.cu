@@ -3,8 +3,8 @@
 // Column sums: a warp reads 512 bytes of a row, the warps of a block take its rows round-robin with
 // 8 loads in flight; each block stores a partial sum, and a second kernel adds these in a fixed
 // order. Of the activations only gelu' of the masked positions, tanh of the pooler and f32 come
-// here in training, so their arithmetic stays that of the CPU backend. GELUs of the exact form that
-// the own GEMMs do not serve come here too: cuBLASLt has no epilogue for it.
+// here in training, so their arithmetic stays as on the CPU backend. GELUs of the exact form that
+// the own GEMMs do not serve come here too: cuBLASLt does not have an epilogue for it.
 //
 // Bound by  memory (sums), exp and division (gelu).
 // Figure    column sums of 24,576 x 4,096 in bf16, one H200: 55 us, 3.7 of 4.3 TB/s. More:

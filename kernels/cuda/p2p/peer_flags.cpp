@@ -28,7 +28,7 @@ void enqueue(Stream& stream, int rank, int ranks, const OperationOf& operation_o
   }
 }
 
-/// Of the flag that `from` raises, in the memory of one rank.
+/// The address of the flag that `from` raises, in the memory of one rank.
 CUdeviceptr address_of(const char* memory, int flag, int ranks, int from) {
   return reinterpret_cast<CUdeviceptr>(memory) +
          static_cast<CUdeviceptr>(flag * ranks + from) * sizeof(uint32_t);

@@ -15,7 +15,7 @@ constexpr int64_t kPageBytes = int64_t{2} << 20;
 template <class... Words>
 void check_sharing(cudaError_t status, const Words&... words) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // the failed call leaves its error behind for the next check
+  cudaGetLastError();  // clears the error, which the next check would report
   fail(ExitCode::kEnvironment, words..., ": ", cudaGetErrorString(status));
 }
 

@@ -8,7 +8,7 @@
 namespace bertha {
 
 /// GPU memory that the processes of one machine share (CUDA IPC): each allocates a buffer and maps
-/// those of the others.
+/// the others' buffers.
 ///
 /// Errors    Error(kEnvironment) where a GPU cannot share its memory, or access another GPU's.
 class PeerMemory {
@@ -21,7 +21,7 @@ class PeerMemory {
 
   /// What lets another process open this memory.
   std::string handle() const;
-  /// The memory of all processes, by their handles in rank order; that of `rank` is this one's.
+  /// Maps the memory of all processes, by their handles in rank order; `rank` is this process.
   void open(const std::vector<std::string>& handles, int rank);
   /// Unmaps the others' memory. All processes must have done so before any frees its own.
   void close();

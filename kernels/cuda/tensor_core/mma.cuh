@@ -1,7 +1,7 @@
 #pragma once
 
 // Thin wrappers of the tensor-core and copy instructions of sm_80 on, and stmatrix of sm_90 on.
-// Fragments are those of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with
+// Fragments are laid out as for mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with
 // g = lane / 4, c = lane % 4 a lane holds of an accumulator the rows g, g + 8 and of each the
 // columns 2c, 2c + 1.
 
@@ -28,7 +28,7 @@ __device__ __forceinline__ void cp_async_4(uint32_t to, const void* from, bool v
                : "memory");
 }
 
-/// Waits for all cp.async of this thread; those of others need a barrier after it.
+/// Waits for all cp.async of this thread; those by other threads need a barrier after it.
 __device__ __forceinline__ void cp_async_wait_all() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }

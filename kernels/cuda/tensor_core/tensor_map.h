@@ -43,8 +43,8 @@ CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64
                                             int64_t columns, int box_groups);
 
 /// TMA descriptor of [tokens, heads, head_size] of f16 or bf16 for boxes [box_rows, 1, 64],
-/// swizzled like those of matrix_tensor_map: columns of a box past the head are loaded as zeros,
-/// and not stored. For tma_load_head and tma_store_head.
+/// swizzled as by matrix_tensor_map: columns of a box past the head are loaded as zeros, and not
+/// stored. For tma_load_head and tma_store_head.
 ///
 /// Needs     data at a multiple of 16 bytes, head_size a multiple of 8, box_rows at most 256.
 CUtensorMap heads_tensor_map(DType dtype, const void* data, int64_t tokens, int64_t heads,

@@ -21,7 +21,7 @@
 //
 // Registers With warp w of the warpgroup, lane l, g = l / 4, c = l % 4: accumulator sum[4 n + i] is
 //           row 16 w + g + 8 (i / 2), column 8 n + 2 c + i % 2; for each n the four of
-//           mma.m16n8k16. Left operands are those of mma.m16n8k16 too: accumulators 8 k .. 8 k + 7,
+//           mma.m16n8k16. Left operands are as for mma.m16n8k16 too: accumulators 8 k .. 8 k + 7,
 //           packed in pairs, are the left operand of step k of the next GEMM.
 //
 // Compiler  A loop has left operands in registers that stay (queries) and others that are new in
@@ -64,13 +64,13 @@ __device__ __forceinline__ uint64_t uniform_wgmma_tile(uint32_t tile_address) {
   return tile >> 32 << 32 | __shfl_sync(kFullWarp, static_cast<uint32_t>(tile), 0);
 }
 
-/// The descriptor `bytes` further, in few instructions: there is no carry out of the address field,
-/// because tiles end within the 2^18 bytes that it spans.
+/// The descriptor `bytes` further, in few instructions: the addition never carries out of the
+/// address field, because tiles end within the 2^18 bytes that it spans.
 __device__ __forceinline__ uint64_t wgmma_offset(uint64_t tile, uint32_t bytes) {
   return (tile >> 32 << 32) | (static_cast<uint32_t>(tile) + (bytes >> 4));
 }
 
-/// The descriptor of step `step` from that of step 0.
+/// The descriptor of step `step`, given the descriptor of step 0.
 template <Inner kInner>
 __device__ __forceinline__ uint64_t wgmma_step(uint64_t first, int step) {
   constexpr uint32_t kStepBytes = kInner == Inner::kColumns ? 32 : 16 * 128;
