@@ -33,7 +33,7 @@ void write_text(std::string_view text) {
   if (write(STDERR_FILENO, text.data(), text.size()) < 0) _exit(static_cast<int>(ExitCode::kData));
 }
 
-/// In a signal handler: nothing is allocated.
+/// Runs in a signal handler, so it does not allocate.
 [[noreturn]] void end_program() {
   write_text("bertha: error: ");
   for (const char letter : std::string_view(path_inside)) {

@@ -40,7 +40,7 @@ struct Manifest {
   std::vector<int64_t> token_length_histogram = {};
   std::vector<ManifestShard> shards = {};  // in name order
 
-  /// Over all shards.
+  /// The number of samples in all shards.
   int64_t num_samples() const;
   /// The settings that the text was tokenized with, as to_text(TokenizerSettings): the default ones
   /// for text that version 1.0.0 prepared, which stated none; "" for shards of unknown text.

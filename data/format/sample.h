@@ -123,7 +123,7 @@ struct RowReport {
   }
 };
 
-/// The number of leading elements that are not zero; wrong(text) is told of another after them.
+/// The number of leading elements that are not zero; calls wrong(text) if another follows them.
 template <class T, class Wrong>
 size_t live_prefix(std::span<const T> values, const Wrong& wrong) {
   const auto zero = std::ranges::find(values, T{0});

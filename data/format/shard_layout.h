@@ -13,7 +13,7 @@ namespace bertha {
 /// sequences; it becomes these sequences when it is read, and nothing else knows of packs.
 enum class ShardLayout : uint8_t { kVariableLength, kFixedLength, kPacked };
 
-/// As manifests name it.
+/// The name of the layout in manifests.
 inline const char* layout_name(ShardLayout layout) {
   if (layout == ShardLayout::kPacked) return "packed";
   return layout == ShardLayout::kFixedLength ? "fixed_length" : "variable_length";

@@ -12,7 +12,7 @@
 namespace bertha {
 namespace {
 
-/// By which ranks tell whether they see the same shards.
+/// The number by which ranks find out whether they see the same shards.
 int64_t checksum_of_names(const std::vector<std::string>& paths) {
   uint32_t checksum = 0;
   for (const std::string& path : paths) {

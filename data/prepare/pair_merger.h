@@ -34,7 +34,7 @@ class PairMerger {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<int32_t> words;  // that have or had the pair; may repeat
+    std::vector<int32_t> words;  // words that have or had the pair; may repeat
   };
   struct Candidate {
     int64_t count = 0;

@@ -25,7 +25,7 @@ constexpr size_t kMostNames = 10;  // in a message, for each reason
 // --- what a file begins as ---
 
 constexpr size_t kProbedBytes = size_t{1} << 16;
-constexpr size_t kOpeningBytes = 1024;  // that show JSON and HTML
+constexpr size_t kOpeningBytes = 1024;  // enough to show JSON and HTML
 constexpr size_t kMostProbedLine = size_t{1} << 20;
 constexpr std::string_view kBlanks = " \t\r\n";
 
@@ -125,7 +125,7 @@ std::string plain_name(const std::string& path) {
   return name;
 }
 
-/// By a plain_name().
+/// The form that a plain_name() states.
 NameForm form_of_name(const std::string& name) {
   static const std::vector<NameForm> kForms = {
       {SourceForm::kText, "", {".txt"}},

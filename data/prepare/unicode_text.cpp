@@ -84,7 +84,7 @@ bool is_cased(UChar32 c) {
 }
 
 bool is_case_ignorable(UChar32 c) {
-  // Without U+055F, which became one of them in Unicode 12.
+  // U+055F is left out: it became one of them in Unicode 12.
   constexpr Range kWordMiddle[] = {
       {0x27, 0x27},     {0x2e, 0x2e},     {0x3a, 0x3a},     {0xb7, 0xb7},     {0x387, 0x387},
       {0x5f4, 0x5f4},   {0x2018, 0x2019}, {0x2024, 0x2024}, {0x2027, 0x2027}, {0xfe13, 0xfe13},

@@ -38,7 +38,7 @@ class Draws {
   uint64_t stream_;  // the low 32 bits count
   uint32_t site_;
   int64_t next_ = 0;
-  PhiloxWords block_{};  // that has the word before next_
+  PhiloxWords block_{};  // the block with the word before next_
 };
 
 /// Shuffles in place: Fisher-Yates from the last element down, element i changes place with
