@@ -21,7 +21,7 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostDifferences = 8;  // that one message lists
+constexpr size_t kMostDifferences = 8;  // listed in one message
 
 constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTokenHead,
                                        ModelPart::kSentenceHead};

@@ -26,7 +26,8 @@ bool is_model_garden_path(const std::string& path);
 /// go by numbers.
 std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape);
 
-/// As the official code has it: the model garden's attention has a dimension of its own for heads.
+/// The shape in the official code: the model garden's attention has a dimension of its own for
+/// heads.
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);
 
 /// Pre-training there trains the pooler of the sentence head, not the encoder's.

@@ -65,8 +65,8 @@ void replace_end(std::string& text, std::string_view end, std::string_view by) {
   text.replace(text.size() - end.size(), end.size(), by);
 }
 
-/// From the Hugging Face name and shape. Dense layers have [in, out] kernels there, but for the
-/// sentence head, whose weights are [out, in] as ours.
+/// Renames from the Hugging Face name and shape. Dense layers have [in, out] kernels there, except
+/// the sentence head, whose weights are [out, in] as ours.
 void rename_for_tensorflow(NamedRows& rows) {
   std::string& name = rows.foreign_name;
   if (name == "cls.predictions.bias") {

@@ -15,11 +15,11 @@ using Json = nlohmann::json;
 
 constexpr int kStateVersion = 2;  // 2: with the position in the data
 
-// Without most_skips_in_a_row: a process counts its own. A row of skips that a checkpoint lies in
-// goes on counting in skips_in_a_row, and ends the run at its next skip if that reaches the limit.
-// One that was over at the checkpoint had been judged by the limit of its time: a run that goes on
-// with a smaller limit is not ended by it. Spikes, which only the log tells of, are counted
-// likewise.
+// Leaves out most_skips_in_a_row: a process counts its own. A row of skips that a checkpoint lies
+// in goes on counting in skips_in_a_row, and ends the run at its next skip if that reaches the
+// limit. One that was over at the checkpoint had been judged by the limit of its time: a run that
+// goes on with a smaller limit is not ended by it. The same applies to spikes, which only the log
+// reports.
 Json lamb_to_json(const LambState& lamb) {
   return {{"successful_steps", lamb.successful_steps},
           {"skipped_steps", lamb.skipped_steps},

@@ -30,7 +30,8 @@ class TfBundle {
   explicit TfBundle(const std::string& prefix);
 
   const std::string& prefix() const { return prefix_; }
-  /// By key: the variable's name, or for tf.train.Checkpoint its place among the saved objects.
+  /// Tensors by key: the variable's name, or for tf.train.Checkpoint its place among the saved
+  /// objects.
   const std::map<std::string, TfTensor>& tensors() const { return tensors_; }
   /// The tensor's bytes, their checksum compared.
   std::string read(const std::string& key) const;

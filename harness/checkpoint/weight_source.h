@@ -16,7 +16,7 @@ enum class WeightNaming : uint8_t { kHuggingFace, kOfficialTensorFlow, kModelGar
 struct WeightPlace {
   WeightFormat format = WeightFormat::kHuggingFace;
   std::string path;    // the safetensors file; for TensorFlow the prefix of its files
-  std::string folder;  // that holds it, and perhaps config.json and vocab.txt
+  std::string folder;  // the folder with that file, and perhaps config.json and vocab.txt
 };
 
 /// Finds the weights that a user means by a folder (a checkpoint or run of ours, Hugging Face's, or

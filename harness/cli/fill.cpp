@@ -227,7 +227,7 @@ struct Line {
   std::string text;
 };
 
-// From the file or the command line. All are checked before a model is read.
+// The lines from the file or the command line. All are checked before a model is read.
 std::vector<Line> lines_of(const FillOptions& options) {
   if (options.texts.empty() == options.file.empty()) {
     fail(ExitCode::kUsage, "fill: found ", options.file.empty() ? "neither" : "both",

@@ -26,8 +26,9 @@ class PrintableOutput : public std::streambuf {
   std::streambuf* target_;
 };
 
-/// To standard output, as print_text(). If its lines are too long for the terminal, each row is a
-/// block: its first cell, and below it a line for each other one, after the name of its column.
+/// Prints to standard output, as print_text(). If its lines are too long for the terminal, each row
+/// is a block: its first cell, and below it a line for each other one, after the name of its
+/// column.
 void print_table(const TextTable& table);
 
 /// "bertha: error: WHAT" as a line of its own on standard error, in one write.

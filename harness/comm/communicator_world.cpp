@@ -34,7 +34,7 @@ class PartWorld final : public CommunicatorWorld {
   Communicator node_;
 };
 
-/// As MPI wants a color: not negative.
+/// A color that MPI accepts: not negative.
 int color_of(const char* text) {
   return static_cast<int>(std::hash<std::string_view>{}(text)&INT_MAX);
 }

@@ -120,7 +120,7 @@ CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
   const Cores all = cores_in(machine, given);
   const size_t rank = self ? static_cast<size_t>(self->rank) : 0;
   const size_t ranks = self ? static_cast<size_t>(self->size) : 0;  // 0 = unknown
-  // With fewer processors than the job the launcher has divided them.
+  // If the rank has fewer processors than the job, the launcher has divided them.
   const bool is_alone =
       ranks == 1 || hwloc_bitmap_isequal(given, hwloc_topology_get_allowed_cpuset(machine)) == 0;
   std::vector<Cores> near;

@@ -18,7 +18,7 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
 
 /// Where one process runs on its machine.
 struct CorePlan {
-  Bitmap processors;        // those that it was given if it is not bound
+  Bitmap processors;        // if it is not bound, those that it was given
   int memory_node = -1;     // NUMA node whose memory it prefers; -1 = no preference
   std::string reason = "";  // for the log
 };

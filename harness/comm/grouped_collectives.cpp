@@ -17,8 +17,8 @@ struct Part {
 
 class GroupedCollectives final : public Collectives {
  public:
-  /// `peers` and `all` have one stream. Their kernels and those of `node` may run at the same time:
-  /// all ranks make the calls of each in one order, and a GPU has room for both.
+  /// `peers` and `all` have one stream. Their kernels and the kernels of `node` may run at the same
+  /// time: all ranks make the calls of each in one order, and a GPU has room for both.
   GroupedCollectives(Grouping grouping, Device& device, Part node, Part peers,
                      std::unique_ptr<Collectives> all)
       : is_copied_(grouping == Grouping::kNode),

@@ -35,7 +35,7 @@ struct Group {
   double still_s = 0;  // the longest
 };
 
-/// In the order of their first ranks, the first few.
+/// The first few groups of ranks, in the order of their first ranks.
 std::vector<Group> groups_of(const Ranks& ranks) {
   std::vector<Group> groups;
   for (const Watched* rank : ranks) {

@@ -17,7 +17,7 @@ struct Watched {
 /// What is known of a run that stands still.
 struct HangReport {
   std::string sentence;
-  std::vector<RankStatus> late = {};  // those it names: the first few that have not arrived
+  std::vector<RankStatus> late = {};  // named in `sentence`: the first few that have not arrived
   bool are_silent = false;            // their watchdogs do not run: they cannot show their stacks
 };
 

@@ -29,7 +29,7 @@ void check_srun_task(const EnvironmentLookup& lookup);
 /// Whether a launcher gave MPI a way to other ranks. To be called before MPI starts.
 bool has_mpi_launcher(const EnvironmentLookup& lookup);
 
-/// A rank among those of its machine.
+/// The place of a rank among the ranks of its machine.
 struct LocalRank {
   int rank = 0;
   int size = 1;

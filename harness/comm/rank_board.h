@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// The parts of a run, in their order; name() lists them likewise.
+/// The parts of a run, in their order; name() lists them in this order too.
 enum class RunPhase : int64_t {
   kStart,
   kReadWeights,
@@ -19,7 +19,7 @@ enum class RunPhase : int64_t {
   kFinish,
 };
 
-/// For a sentence: "evaluating".
+/// The name in a sentence: "evaluating".
 const char* name(RunPhase phase);
 
 /// What ranks call together; name() lists them in this order.
@@ -35,7 +35,7 @@ enum class CollectiveCall : int64_t {
   kAllReduce,
 };
 
-/// For a sentence: "reduce-scatter".
+/// The name in a sentence: "reduce-scatter".
 const char* name(CollectiveCall call);
 
 /// The progress of one rank, also as the bytes that go to other nodes.

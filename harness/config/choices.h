@@ -32,7 +32,7 @@ constexpr auto words(ExchangePadding) { return make_words("off", "allgather", "l
 enum class Masking : uint8_t { kStored, kDynamic };
 constexpr auto words(Masking) { return make_words("stored", "dynamic"); }
 
-/// Over what the losses of a step are averaged.
+/// What the losses of a step are averaged over.
 enum class LossMeanRule : uint8_t {
   kGlobal,  // all masked tokens (sequences) of the step: the same for every number of ranks
   kLocal,   // mean over ranks and micro-batches of their own means, as published

@@ -35,7 +35,7 @@ struct DataConfig {
   int64_t max_masked_per_seq = 76;  // in the shards
   Masking masking = Masking::kStored;
   double masked_fraction = 0.15;  // with dynamic masks
-  bool whole_words = false;       // likewise
+  bool whole_words = false;       // with dynamic masks
   SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 4;
   ExchangePadding exchange_padding = ExchangePadding::kLengths;
@@ -112,7 +112,7 @@ struct CheckpointConfig {
   StatedDifferences init_differences = StatedDifferences::kRefuse;
   int64_t every_steps = 0;       // 0 = only at the end and on signals
   int64_t keep = 2;              // newest complete checkpoints kept
-  int64_t keep_every_steps = 0;  // those at its multiples are never removed; 0 = none
+  int64_t keep_every_steps = 0;  // checkpoints at its multiples are never removed; 0 = none
   bool keep_best = false;        // save after the best evaluation, and keep that
   bool at_end = true;
 };
@@ -131,11 +131,11 @@ struct CudaConfig {
   CudaOptions::EmbeddingGradient embedding_gradient = CudaOptions::EmbeddingGradient::kSorted;
   std::string gemm_plans = "";  // file of tuned GEMMs; "" = none
   bool tune_gemms = false;      // tune what the file does not have, at first use
-  int64_t gemm_sm_count = 0;    // that GEMMs plan for; 0 = all
+  int64_t gemm_sm_count = 0;    // SMs that GEMMs plan for; 0 = all
   CudaGraphs graphs = CudaGraphs::kAuto;
   bool fp8_fast_wgrad = true;  // coarser sums of fp8 weight gradients
   GradientTransport exchange = GradientTransport::kAuto;
-  int64_t nccl_max_ctas = 0;  // that one collective may occupy; 0 = NCCL's choice
+  int64_t nccl_max_ctas = 0;  // SMs that one collective may occupy; 0 = NCCL's choice
 };
 
 struct MlperfConfig {

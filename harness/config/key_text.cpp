@@ -53,7 +53,7 @@ std::string_view last_part(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
-// As Hugging Face's Trainer, PyTorch and other BERT programs call them.
+// Names of the keys in Hugging Face's Trainer, PyTorch and other BERT programs.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"lr", "optimizer.base_learning_rate"},
     {"learning_rate", "optimizer.base_learning_rate"},

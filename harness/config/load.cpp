@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxIncludeDepth = 16;
 constexpr int kMaxFiles = 256;  // each counts as often as it is read
 constexpr size_t kMostFileBytes = 1 << 20;
-constexpr size_t kMostErrors = 50;  // that one message lists
+constexpr size_t kMostErrors = 50;  // listed in one message
 
 std::string quoted_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";

@@ -27,7 +27,7 @@ int64_t gpus_of(const NodeVerdict& node, std::span<const RankFacts> ranks) {
       node.ranks, [&](int rank) { return !ranks[static_cast<size_t>(rank)].gpu.empty(); });
 }
 
-/// Without columns that no rank has figures for.
+/// Leaves out columns that no rank has figures for.
 TextTable rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
   TextTable rows{{"node", "ranks", "GPUs"}};
   for (const NodeVerdict& node : diagnosis.nodes) {

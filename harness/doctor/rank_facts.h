@@ -31,7 +31,7 @@ struct RankFacts {
   double host_reduce_latency_s = -1;
   double neighbor_bytes = -1;     // to and from other nodes over MPI; of the node's first rank
   double shm_free_bytes = -1;     // of /dev/shm
-  double open_files = -1;         // that the process may have
+  double open_files = -1;         // limit of the process
   double output_free_bytes = -1;  // of --output-dir; of the node's first rank, as the next
   double output_write_bytes = -1;
   std::string output_trouble = "";  // why nothing could be written there

@@ -90,7 +90,7 @@ struct Activations {
   Scratch scratch;
 };
 
-/// A tensor under the name by which people are told of it.
+/// A tensor and its display name.
 struct NamedView {
   std::string name;
   View values;

@@ -22,7 +22,7 @@ inline constexpr const char* kFp8Gemms =
 /// What the GEMMs of a layer do in a forward or backward pass.
 enum class GemmMode : uint8_t {
   kIo,       // multiply io
-  kRecord,   // likewise, and record the amax of every matrix that fp8 would round
+  kRecord,   // multiply io, and record the amax of every matrix that fp8 would round
   kFp8,      // multiply fp8, and record
   kFp8Eval,  // multiply fp8 and record nothing
 };

@@ -17,7 +17,7 @@ struct RankTimes {
   float compute_ms = 0;  // forward and backward on the device; waits for other ranks lie elsewhere
   float data_wait_ms = 0;
   float power_watts = 0;  // of its GPU; 0 = not known
-  float sm_mhz = 0;       // likewise
+  float sm_mhz = 0;       // of its GPU; 0 = not known
 };
 inline constexpr int64_t kRankNumbers = 4;
 static_assert(sizeof(RankTimes) == kRankNumbers * sizeof(float));

@@ -123,7 +123,7 @@ class Report {
   ReportJson json_ = ReportJson::object();
 };
 
-/// To standard output, with lines broken to fit if that is a terminal.
+/// Prints to standard output, with lines broken to fit if that is a terminal.
 void print_text(const std::string& text);
 
 /// Writes to the file that --json names: "" = none; "-" = standard output, instead of the text.

@@ -18,7 +18,7 @@ struct RankSummary {
   double longest_wait_ms = 0;
   double mean_wait_ms = 0;
   double power_watts = 0;    // of all GPUs together; 0 = not known
-  double lowest_sm_mhz = 0;  // likewise
+  double lowest_sm_mhz = 0;  // of all GPUs; 0 = not known
 };
 
 /// What the steps since the last record looked like. Losses and accuracy are means over their
@@ -57,7 +57,7 @@ struct EvalRecord {
   int64_t samples = 0;
   double mlm_accuracy = 0;
   double mlm_loss = 0;
-  std::optional<double> nsp_accuracy = {};  // none likewise
+  std::optional<double> nsp_accuracy = {};  // none = train.nsp_weight 0
   double seconds = 0;
   double seqs_per_second_since_last = 0;  // training throughput, for tracked_stats
 };

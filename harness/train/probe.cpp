@@ -19,7 +19,7 @@ StepProbe::StepProbe(const ModelParts& parts, Collectives& collectives)
       times_(parts.device->allocate(collectives.size() * kTimesBytes)),
       pinned_times_(parts.device->allocate_pinned(collectives.size() * kTimesBytes)) {}
 
-// By a sum in which all others add zero: that is one over all ranks, however they form groups.
+// Gathers by a sum to which other ranks add zero: sums cover all ranks, however they form groups.
 void StepProbe::gather(const RankTimes& own) {
   const int64_t ranks = collectives_.size();
   auto* const all = static_cast<RankTimes*>(pinned_times_.data());

@@ -34,7 +34,7 @@ class Progress {
   bool has_open_steps() const { return open_.steps > 0; }
   /// Training sequences per second since the last evaluation, without the time it takes.
   double seqs_per_second_since_eval();
-  /// Over all recorded steps of this process.
+  /// Rates over all recorded steps of this process.
   double seqs_per_second() const;
   double tokens_per_second() const;
   /// Time spent in evaluation or saving belongs to no step.

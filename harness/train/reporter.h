@@ -22,11 +22,11 @@ class Reporter {
   virtual void step(const StepRecord&) {}
   virtual void eval_start(int64_t /*samples*/) {}
   virtual void eval_stop(const EvalRecord&) {}
-  /// To console and metrics.jsonl: saved, resumed, ...
+  /// Writes to console and metrics.jsonl: saved, resumed, ...
   virtual void event(const std::string& /*text*/) {}
   /// The same, as a warning.
   virtual void warning(const std::string& /*text*/) {}
-  /// To metrics.jsonl alone: the error that ends the run, which the console shows by itself.
+  /// Writes to metrics.jsonl alone: the error that ends the run, which the console shows by itself.
   virtual void failure(const std::string& /*text*/) {}
   virtual void run_stop(const RunEnd&) {}
   /// Closes all files.

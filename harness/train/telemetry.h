@@ -23,7 +23,7 @@ struct Telemetry {
   std::string resolved_config = {};  // on rank 0: the file of this start
   std::unique_ptr<Reporter> reporter = nullptr;
 
-  // From the session on.
+  // Set from the session on.
   std::unique_ptr<PhaseTimers> timers = nullptr;
   std::unique_ptr<ProfiledSteps> profiled = nullptr;
   std::unique_ptr<StepProbe> probe = nullptr;
