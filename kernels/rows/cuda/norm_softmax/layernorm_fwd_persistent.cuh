@@ -19,7 +19,7 @@ namespace bertha {
 // equally fast at memory: with as many rows each, the first ends long before the last.
 //
 // Loads have a matrix; their `values` are applied in both passes over the ring. Results of 16 bits
-// go to a matrix by way of the ring, others and those of a Store are stored by the threads. f32
+// go to a matrix by way of the ring; others, and results of a Store, are stored by the threads. f32
 // parameters do not fit into the registers and are read for every row.
 //
 // Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
