@@ -107,7 +107,7 @@ class Device {
     static_cast<void>(graph);
   }
 
-  // For profilers of the device; where there is none these do nothing.
+  // Marks for profilers of the device; without a profiler these do nothing.
 
   /// Names what the host enqueues until the matching pop_range(); ranges nest.
   virtual void push_range(const char* name) { static_cast<void>(name); }

@@ -21,7 +21,7 @@ void set_log_sink(LogSink sink);
 
 /// Sends every line to a record as well, debug lines included. An empty function ends it.
 void set_log_record(LogSink record);
-/// To the record alone: what stands on standard error already.
+/// Sends a line to the record alone, because standard error shows it already.
 void record_line(LogLevel level, const std::string& text);
 
 }  // namespace bertha

@@ -66,7 +66,7 @@ struct View {
     return other;
   }
 
-  /// For messages: "f32 [3,16]".
+  /// Dtype and shape for messages: "f32 [3,16]".
   std::string shape_text() const {
     std::string text = concat(name(dtype), " [");
     for (int axis = 0; axis < rank; ++axis) {

@@ -55,12 +55,12 @@ Part checked_part(const BenchBatch& batch);
 
 void add_linear(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 void add_residual_ln(const Rows& rows, float dropout, std::vector<OpCase>& cases);
-/// To fp8, in both layouts.
+/// Rounding to fp8, in both layouts.
 void add_quantize(const Rows& rows, std::vector<OpCase>& cases);
 void add_embedding(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
 /// The heads' operations other than GEMMs: gather, scatter, dGELU, the loss.
 void add_heads(const BenchModel& model, const BenchBatch& batch, std::vector<OpCase>& cases);
-/// Over all parameters, as with one rank.
+/// The optimizer over all parameters, as with one rank.
 void add_optimizer(const BenchModel& model, std::vector<OpCase>& cases);
 
 }  // namespace bertha

@@ -85,7 +85,7 @@ double share_of_roof(const BenchReport& report, const OpResult& row) {
 
 namespace {
 
-/// In the order of the table.
+/// The fields of a row, in the order of the table.
 std::vector<Field> fields_of(const BenchReport& report, const OpResult& row) {
   const double median = median_us(row), p99 = percentile(row.times_us, 0.99);
   const double share = share_of_roof(report, row);

@@ -23,7 +23,7 @@ struct BenchTensor {
   std::vector<char> bytes = {};  // these values instead (of the checked part, if it repeats)
   double passes = 0;             // how often the operation reads or writes it, per element
   bool is_result = false;        // compared with the reference
-  int64_t terms = 1;             // that a compared element sums up in f32
+  int64_t terms = 1;             // summed up in f32 per compared element
   int64_t roundings = 1;         // to the benchmarked dtype, one after another
   // While checking, rows beyond the checked ones are zero (i32: the id -1), so that sums over all
   // rows equal the reference's.

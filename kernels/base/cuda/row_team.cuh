@@ -279,7 +279,7 @@ template <class Shape, int kCount>
 __device__ __forceinline__ void team_sums(const RowTeam<Shape>& team, float (&values)[kCount],
                                           TeamExchange<Shape, kCount>& exchange, int turn,
                                           float scale) {
-  constexpr int kLanes = kWarpThreads / kCount;  // that hold the same sum
+  constexpr int kLanes = kWarpThreads / kCount;  // lanes with the same sum
   const float sum = warp_sums<kCount>(values, team.lane);
   if constexpr (Shape::kFixed && Shape::kWarps == 1) {
 #pragma unroll

@@ -23,7 +23,7 @@ T* elements(const View& view) {
   return view.as<T>();
 }
 
-/// As elements; null for a view without data.
+/// The elements of a view; null if it is without data.
 template <class T>
 T* optional_elements(const View& view) {
   return view.has_data() ? elements<T>(view) : nullptr;
@@ -47,7 +47,7 @@ void dispatch_16bit(DType dtype, const Work& work) {
   }
 }
 
-/// As dispatch_16bit, with f32.
+/// Dispatches as dispatch_16bit, and also f32.
 template <class Work>
 void dispatch_io(DType dtype, const Work& work) {
   if (dtype == DType::kF32) return work(TypeTag<float>{});

@@ -98,7 +98,7 @@ __device__ __forceinline__ void set_words(Vec<T, N>& vec, int part, const uint4&
   vec.word[4 * part + 3] = words.w;
 }
 
-/// From an address that is aligned to the Vec, in instructions of up to 16 bytes.
+/// Loads from an address that is aligned to the Vec, in instructions of up to 16 bytes.
 template <int N = kVecSize, class T>
 __device__ __forceinline__ Vec<T, N> load_vec(const T* from) {
   using V = Vec<T, N>;
@@ -130,7 +130,7 @@ __device__ __forceinline__ Vec<T, kVecSize> load_vec_streaming(const T* from) {
   return vec;
 }
 
-/// From global memory without allocation in L1.
+/// Loads from global memory without allocation in L1.
 template <class T>
 __device__ __forceinline__ Vec<T, kVecSize> load_vec_no_allocate(const T* from) {
   using V = Vec<T, kVecSize>;
@@ -147,7 +147,7 @@ __device__ __forceinline__ Vec<T, kVecSize> load_vec_no_allocate(const T* from) 
   return vec;
 }
 
-/// To an address that is aligned to the Vec, in instructions of up to 16 bytes.
+/// Stores to an address that is aligned to the Vec, in instructions of up to 16 bytes.
 template <class T, int N>
 __device__ __forceinline__ void store_vec(T* to, const Vec<T, N>& vec) {
   using V = Vec<T, N>;
@@ -164,8 +164,8 @@ __device__ __forceinline__ void store_vec(T* to, const Vec<T, N>& vec) {
   }
 }
 
-/// To global memory that this kernel does not read, always in whole stores of 16 bytes: where rows
-/// lie at constant distances, nvcc sometimes makes four of one.
+/// Stores to global memory that this kernel does not read, always in whole stores of 16 bytes:
+/// where rows lie at constant distances, nvcc sometimes makes four of one.
 template <class T>
 __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& vec) {
 #pragma unroll
@@ -176,8 +176,8 @@ __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& 
   }
 }
 
-/// To global memory in stores of 16 bytes that are evicted first (st.global.cs). Ordered after
-/// what the thread has read: `to` may be among it.
+/// Stores to global memory in stores of 16 bytes that are evicted first (st.global.cs). Ordered
+/// after what the thread has read: `to` may be among it.
 template <class T>
 __device__ __forceinline__ void store_vec_streaming(T* to, const Vec<T, kVecSize>& vec) {
 #pragma unroll
@@ -189,7 +189,7 @@ __device__ __forceinline__ void store_vec_streaming(T* to, const Vec<T, kVecSize
   }
 }
 
-/// To shared memory, in one store of 16 bytes too; T of 16 bits.
+/// Stores to shared memory, in one store of 16 bytes too; T of 16 bits.
 template <class T>
 __device__ __forceinline__ void store_vec_shared(T* to, const Vec<T, kVecSize>& vec) {
   static_assert(sizeof(T) == 2);

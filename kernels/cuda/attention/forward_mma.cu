@@ -30,7 +30,7 @@ struct DropoutMask {
   const AttentionDropout& dropout;
   uint32_t* words;     // from this lane's of the first tile on
   int64_t first_word;  // the same as an index
-  int live_words = 0;  // that hold keys of the sequence, counted like `words`
+  int live_words = 0;  // words with keys of the sequence, counted like `words`
   int tile = 0;
   uint32_t word = 0;  // lane r + 16 w: word w of the warp's row r
 

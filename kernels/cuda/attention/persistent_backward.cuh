@@ -86,7 +86,7 @@ struct alignas(1024) SharedStorage {
   uint64_t statistics_full[kItemSlots][kMaxTiles];
   uint64_t dq_added[kConsumers][kWarps];
 };
-constexpr int kMaxSharedBytes = 227 * 1024;  // that a thread block can have
+constexpr int kMaxSharedBytes = 227 * 1024;  // limit of a thread block
 static_assert(sizeof(SharedStorage) <= kMaxSharedBytes);
 
 /// Goes to the kernel by value.

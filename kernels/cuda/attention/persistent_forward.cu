@@ -93,7 +93,7 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   const AttentionBatch& batch = params.call.batch;
   const int count = shared.list.items(batch);
   Stage stage;
-  int consumer = 0;              // that gets the next queries
+  int consumer = 0;              // gets the next queries
   uint32_t consumer_parity = 1;  // of "queries empty"
   int next = static_cast<int>(blockIdx.x);
   while (next < count) {

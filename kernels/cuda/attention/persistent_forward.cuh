@@ -64,7 +64,7 @@ class RegisterPhilox {
 
   uint32_t step_ = 0;
   uint32_t low_[kDropoutRounds] = {};   // keys, and what the first two rounds add to them
-  uint32_t high_[kDropoutRounds] = {};  // likewise
+  uint32_t high_[kDropoutRounds] = {};  // as low_
 };
 
 /// Draws the dropout bits of a warp's 16 rows for the 64 keys of a tile and stores them, 32 bits a
@@ -228,7 +228,7 @@ struct QueryRows {
     for (int i = 0; i < 32; ++i) acc_o[i] *= factor[i / 2 % 2];
   }
 
-  /// From scores to P = exp2(score - reference). `row_sums`: `row_sum` plus this lane's P. Calls
+  /// Turns scores into P = exp2(score - reference). `row_sums`: `row_sum` plus this lane's P. Calls
   /// between(a sum) after the first 16.
   template <class Between>
   __device__ __forceinline__ void softmax_exp(float (&score)[32], float scale, float (&row_sums)[2],

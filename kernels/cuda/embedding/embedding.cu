@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
     });
     ring.advance();
   }
-  // In the memory of the rows, of which no more are in flight.
+  // The sums use the memory of the rows, of which no more are in flight.
   store_block_sums(team, sums, p.partial, reinterpret_cast<float*>(slots));
 }
 

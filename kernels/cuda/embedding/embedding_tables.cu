@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kFinishGroups* kGroupThreads)
 constexpr int kScanIds = 4;
 constexpr int kScanThreads = 1024;
 constexpr int kScanWarps = kScanThreads / kWarpThreads;
-constexpr int kLaneIds = 32;  // that a lane looks at between two barriers: a bit of a word each
+constexpr int kLaneIds = 32;  // ids that a lane looks at between two barriers: a bit of a word each
 constexpr int kTileIds = kScanThreads * kLaneIds;
 constexpr int kScanBytes = kTileIds * static_cast<int>(sizeof(uint16_t));
 static_assert(kScanThreads == kScanIds * kGroups * kGroupThreads && kTileIds <= 65536);

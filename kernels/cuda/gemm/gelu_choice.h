@@ -68,7 +68,7 @@ int64_t own_gemm_gelu_fp8_from(CudaOptions::GeluGemms asked, const GeluCall& cal
 /// SMs that GEMMs plan for, on a device of `of_device` SMs.
 int planned_sm_count(const CudaOptions& options, int of_device);
 
-/// As gelu_gemms() of cuda_backend.h, on a device of `sm_count` SMs.
+/// The text of gelu_gemms() of cuda_backend.h, on a device of `sm_count` SMs.
 std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model, int sm_count);
 
 }  // namespace bertha

@@ -81,7 +81,7 @@ struct Epilogue {
     const int64_t offset = row * columns + fragment / 2 * kFragmentStride;
     if (row < rows) {
       store_vec_streaming(z_out + offset, z[fragment]);
-      // By an intrinsic: nvcc split the store of a plain uint4 in four.
+      // An intrinsic, because nvcc split the store of a plain uint4 in four.
       __stwb(reinterpret_cast<uint4*>(y_out + offset),
              make_uint4(y.word[0], y.word[1], y.word[2], y.word[3]));
     }

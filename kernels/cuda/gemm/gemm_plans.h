@@ -59,7 +59,7 @@ struct GemmOperands {
   const void* bias = nullptr;             // kBias, kGeluBias
   void* aux = nullptr;                    // kGeluBias: z, out; kDgelu: saved
   const void* a_inverse_scale = nullptr;  // fp8: f32, in device memory
-  const void* b_inverse_scale = nullptr;  // likewise
+  const void* b_inverse_scale = nullptr;  // fp8: f32, in device memory
 };
 
 /// The descriptors and algorithm of every GEMM that occurred, and their workspace.

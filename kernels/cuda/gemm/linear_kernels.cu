@@ -35,7 +35,7 @@ __device__ __forceinline__ float activated(float z) {
   return z;
 }
 
-/// From the pre-activation (GELUs) or the output (tanh).
+/// The derivative, from the pre-activation (GELUs) or the output (tanh).
 template <Activation kActivation>
 __device__ __forceinline__ float derivative(float saved) {
   if constexpr (kActivation == Activation::kGeluTanh) return gelu_derivative(saved);

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     to_floats(rounded, sum[r]);  // statistics of what backward will read
   });
 
-  // In flight during the reduction of the team.
+  // The parameters are in flight during the reduction of the team.
   const Vec<T, kVecSize> gamma = parameter(p.gamma);
   const Vec<T, kVecSize> beta = parameter(p.beta);
   RowStatistics statistics[kRows];
