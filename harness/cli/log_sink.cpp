@@ -23,7 +23,8 @@ constexpr std::array kLevels = {spdlog::level::debug, spdlog::level::info, spdlo
 // A progress line on the terminal is erased first.
 std::string line_start(const Terminal& terminal) { return terminal.redraws ? "\r\033[K" : ""; }
 
-/// Breaks lines to fit the screen, if there is one; each of them begins at column `behind`.
+/// Breaks `text` into lines that fit the screen, if there is one. It begins at column `behind`, and
+/// so does each further line.
 std::string for_screen(const std::string& text, int64_t behind = 0) {
   const std::optional<int64_t> columns = screen_columns();
   if (!columns) return text;

@@ -23,7 +23,8 @@ struct HangReport {
 
 /// For a run without progress for `still_s`: which ranks have not arrived, where they are and for
 /// how long, and where the others wait for them. It blames ranks whose watchdogs have not run for
-/// half of that time, else ranks that are behind the others; nobody if no rank is.
+/// half of that time, or else the ranks with the least progress, unless several ranks all have the
+/// same.
 ///
 /// Needs     one rank at least; num_ranks is the size of the world.
 HangReport hang_report(const std::vector<Watched>& ranks, int num_ranks, double still_s);

@@ -303,6 +303,7 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
 }
 
 void Bert::set_last_layer(LastLayer last_layer) {
+  if (last_layer == state_->last_layer) return;  // graphs of a warm-up stay
   state_->last_layer = last_layer;
   state_->passes.clear();
 }

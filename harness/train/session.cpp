@@ -38,6 +38,14 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                     session.backend->can_record_passes(call)};
 }
 
+/// A next-sentence head that nothing has trained or will train stays zero, so that exported weights
+/// show it: has_next_sentence_head().
+void clear_unused_sentence_head(const ParamTable& table, float* flat) {
+  for (const ParamInfo& param : table.params) {
+    if (param.name == "nsp.weight") std::fill_n(flat + param.offset, param.elements, 0.0f);
+  }
+}
+
 }  // namespace
 
 Session::Session(const Config& run_config, World& run_world, const SessionOptions& options)
@@ -98,18 +106,6 @@ void Session::initialize_weights() {
   has_random_head = first.has_random_head;
   optimizer->set_weights(first.flat.data());
 }
-
-namespace {
-
-/// A next-sentence head that nothing has trained or will train stays zero, so that exported weights
-/// show it: has_next_sentence_head().
-void clear_unused_sentence_head(const ParamTable& table, float* flat) {
-  for (const ParamInfo& param : table.params) {
-    if (param.name == "nsp.weight") std::fill_n(flat + param.offset, param.elements, 0.0f);
-  }
-}
-
-}  // namespace
 
 FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims) {
   FirstWeights first;

@@ -228,6 +228,17 @@ __device__ void copy_chunk(const Job& job, const LambChunk& chunk) {
   });
 }
 
+/// w -= step_size u, written to the weights and to the model's copy. It rounds once explicitly: the
+/// compiler does not fuse the two operations across the branches of lamb_direction.
+template <int N, class Job>
+__device__ __forceinline__ void take_step(const Job& job, int64_t at, float step_size,
+                                          const float (&u)[N], float (&w)[N]) {
+#pragma unroll
+  for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-step_size, u[e], w[e]);
+  store_floats(job.weight + at, w);
+  store_floats(job.model_weight + at, w);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads) apply_kernel(ApplyJob<T> job) {
   const LambChunk chunk = job.table.chunks[blockIdx.x];
@@ -242,10 +253,7 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(ApplyJob<T> job) {
     float w[N], u[N];
     load_floats(job.weight + at, w);
     load_floats(job.update + at, u);
-#pragma unroll
-    for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-step_size, u[e], w[e]);
-    store_floats(job.weight + at, w);
-    store_floats(job.model_weight + at, w);
+    take_step(job, at, step_size, u, w);
   });
 }
 
@@ -260,12 +268,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(MomentsJob<T> job) {
   for_elements<2>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
     float w[N], u[N];
     advance(job, c, at, w, u);
-    // Explicit, because the compiler does not fuse the two operations across the branches of
-    // lamb_direction, and the last bit would differ from LambApply's.
-#pragma unroll
-    for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-learning_rate, u[e], w[e]);
-    store_floats(job.weight + at, w);
-    store_floats(job.model_weight + at, w);
+    take_step(job, at, learning_rate, u, w);
   });
 }
 

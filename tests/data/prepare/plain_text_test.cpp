@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Of the text beside another one, so that it may be empty.
+/// The refusal of a file with this text, which lies next to another file, so that it may be empty.
 std::string refusal(const std::string& text) {
   const TempFolder folder;
   write_bytes(folder.path("text"), text);

@@ -112,6 +112,10 @@ TEST_F(Passes, OfForwardAreTheSameForEveryMicroBatch) {
     }
   }
   EXPECT_EQ(graphs, (std::vector<size_t>{0, 1, 2, 3}));
+  bert.set_last_layer(LastLayer::kNeededRows);  // as it is: graphs of a warm-up serve the run
+  EXPECT_EQ(bert.recorded_graphs(), 3u);
+  bert.set_last_layer(LastLayer::kAllRows);
+  EXPECT_EQ(bert.recorded_graphs(), 0u);
 }
 
 TEST(Pieces, BeginWhereABucketBegins) {

@@ -45,7 +45,7 @@ class BatchNormAddReLU(torch.nn.modules.batchnorm._NormBase):
     torch.nn.BatchNorm2d, float32 whatever the input is. Tools that look for that class do not see it:
     torch.nn.SyncBatchNorm.convert_sync_batchnorm, torch.optim.swa_utils.update_bn."""
 
-    # Never None, unlike those of the base class.
+    # The base class may leave these None; this class always has them.
     running_mean: Tensor  # type: ignore[assignment]
     running_var: Tensor  # type: ignore[assignment]
     num_batches_tracked: Tensor  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 that record their derivatives.
 
 Rows are the last axis, or the last axes that the parameters of LayerNorm span; channels are axis 1.
-Results are dense; for dense channels-last x those of PReLU and BatchNorm are channels-last, too.
+Results are dense. PReLU and BatchNorm return a dense channels-last x in the same layout.
 
 The operators have no derivative: with one, every call of an operator would pass through Python. The
 functions here call the operator if autograd records nothing, and an autograd.Function if it does.
