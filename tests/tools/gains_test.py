@@ -9,7 +9,8 @@ SMALL = ["--config", ROOT / "configs" / "quickstart.yaml", "--set", "model.layer
          "--backend", "cpu", "--steps", 4]
 # Why a row does not run on a CPU.
 REASONS = {**{technique.key: "needs a GPU" for technique in gains.TECHNIQUES},
-           "data.exchange_padding": "needs 2 ranks or more", "optimizer.clip": "", "train.precision": ""}
+           "data.exchange_padding": "needs 2 ranks or more", "optimizer.clip": "", "train.last_layer": "",
+           "train.precision": ""}
 # Stands for the program on a machine with a GPU; takes down what it is asked for.
 PROGRAM = """#!/usr/bin/env python3
 import json, sys

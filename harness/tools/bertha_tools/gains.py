@@ -53,6 +53,8 @@ TECHNIQUES = (
     Technique("data.exchange_padding", "samples assigned to ranks by length", "off", "lengths",
               needs="2 ranks or more"),
     Technique("optimizer.clip", "clipping after the sum over ranks", "before", "after"),
+    Technique("train.last_layer", "last layer for the rows that losses read", "all_rows",
+              "needed_rows"),
     Technique("train.precision", "GEMMs in fp8", None, "fp8", needs="another train.precision"))
 
 
