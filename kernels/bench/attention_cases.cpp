@@ -40,31 +40,31 @@ std::vector<OpCase> attention_cases(const BenchModel& m, const BenchBatch& batch
   mask.dtype = DType::kU8;
   lse.io = mask.io = false;
   const auto forward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.run(
-        AttentionFwd{.qkv = c[0],
-                     .cu_seqlens = c[1],
-                     .out = c[2],
-                     .lse = c[3],
-                     .mask = c[4],
-                     .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-                     .dropout = {.random = c[5], .probability = dropout, .site = kBenchDropoutSite},
-                     .max_seq_tokens = width,
-                     .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.run(AttentionFwd{
+        .qkv = c["qkv"],
+        .cu_seqlens = c["cu_seqlens"],
+        .out = c["out"],
+        .lse = c["lse"],
+        .mask = c["mask"],
+        .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+        .dropout = {.random = c["random"], .probability = dropout, .site = kBenchDropoutSite},
+        .max_seq_tokens = width,
+        .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const auto backward = [=, width = m.mask_width, all = batch.groups](const OpCall& c) {
-    c.ops.run(
-        AttentionBwd{.dout = c[6],
-                     .qkv = c[0],
-                     .out = c[2],
-                     .lse = c[3],
-                     .mask = c[4],
-                     .cu_seqlens = c[1],
-                     .dqkv = c[7],
-                     .dbias = View(),
-                     .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
-                     .dropout = {.random = c[5], .probability = dropout, .site = kBenchDropoutSite},
-                     .max_seq_tokens = width,
-                     .scale = 1 / std::sqrt(static_cast<float>(d))});
+    c.ops.run(AttentionBwd{
+        .dout = c["dout"],
+        .qkv = c["qkv"],
+        .out = c["out"],
+        .lse = c["lse"],
+        .mask = c["mask"],
+        .cu_seqlens = c["cu_seqlens"],
+        .dqkv = c["dqkv"],
+        .dbias = View(),
+        .groups = c.extent == Extent::kFull ? std::span(all) : std::span(few),
+        .dropout = {.random = c["random"], .probability = dropout, .site = kBenchDropoutSite},
+        .max_seq_tokens = width,
+        .scale = 1 / std::sqrt(static_cast<float>(d))});
   };
   const std::string shape = concat(batch.name, ", T=", t, " A=", m.heads, " D=", d,
                                    dropout > 0 ? concat(", dropout ", dropout) : "");

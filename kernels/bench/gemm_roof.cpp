@@ -20,8 +20,11 @@ double gemm_roof(OpBench<Ops>& bench, double flops, int64_t launches) {
                   square.matrix("y", 0, 0)},
       .call =
           [](const OpCall& c) {
-            c.ops.run(LinearFwd{
-                .x = c[0], .weight = c[1], .bias = View(), .y = c[2], .pre_activation = View()});
+            c.ops.run(LinearFwd{.x = c["x"],
+                                .weight = c["weight"],
+                                .bias = View(),
+                                .y = c["y"],
+                                .pre_activation = View()});
           },
       .flops = 2.0 * static_cast<double>(side * side * side)};
   const double us = percentile(bench.run(gemm, launches).times_us, 0.5);

@@ -18,7 +18,8 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
        .tensors = {hidden.matrix("source", 1, 0),
                    ids("indices", batch.masked_positions, part.masked), picked.result("picked", 2)},
        .call = [](const OpCall& c) {
-         c.ops.run(GatherRows{.source = c[0], .indices = c[1], .picked = c[2]});
+         c.ops.run(
+             GatherRows{.source = c["source"], .indices = c["indices"], .picked = c["picked"]});
        }});
   BenchTensor target = hidden.result("target", 0);
   target.scale = 1;
@@ -27,15 +28,18 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                    .tensors = {picked.matrix("rows", 1, 3),
                                ids("indices", batch.masked_positions, part.masked), target},
                    .call = [](const OpCall& c) {
-                     c.ops.run(ScatterAddRows{.rows = c[0], .indices = c[1], .target = c[2]});
+                     c.ops.run(ScatterAddRows{
+                         .rows = c["rows"], .indices = c["indices"], .target = c["target"]});
                    }});
   cases.push_back(
       {.operation = "activation_bwd",
        .shape = concat(picked.text(), ", gelu"),
        .tensors = {picked.matrix("dy", 1, 1), picked.matrix("saved", 4, 1), picked.result("dx", 1)},
        .call = [](const OpCall& c) {
-         c.ops.run(ActivationBwd{
-             .dy = c[0], .saved = c[1], .dx = c[2], .activation = Activation::kGeluTanh});
+         c.ops.run(ActivationBwd{.dy = c["dy"],
+                                 .saved = c["saved"],
+                                 .dx = c["dx"],
+                                 .activation = Activation::kGeluTanh});
        }});
   const BenchTensor in_place = as_result(logits.matrix("logits", 4, 2), logits.columns);
   BenchTensor labels = ids("labels", batch.masked_labels, part.masked);
@@ -47,12 +51,12 @@ void add_heads(const BenchModel& m, const BenchBatch& batch, std::vector<OpCase>
                    scalar_sum("loss_sum", DType::kF64), scalar_sum("correct", DType::kI64),
                    scalar_sum("rows_counted", DType::kI64)},
        .call = [classes = m.classes](const OpCall& c) {
-         c.ops.run(CrossEntropy{.logits = c[0],
-                                .labels = c[1],
-                                .gradient_scale = c[2],
-                                .loss_sum = c[3],
-                                .correct = c[4],
-                                .rows_counted = c[5],
+         c.ops.run(CrossEntropy{.logits = c["logits"],
+                                .labels = c["labels"],
+                                .gradient_scale = c["gradient_scale"],
+                                .loss_sum = c["loss_sum"],
+                                .correct = c["correct"],
+                                .rows_counted = c["rows_counted"],
                                 .classes = classes});
        }});
 }

@@ -64,11 +64,11 @@ OpCase linear_fwd(const Layer& l) {
   const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
   const bool gelu = l.activation == Activation::kGeluTanh;
   const auto run = [l, gelu](const OpCall& c) {
-    c.ops.run(LinearFwd{.x = c[0],
-                        .weight = c[1],
-                        .bias = l.bias ? c[2] : View(),
-                        .y = c[3],
-                        .pre_activation = gelu ? c[4] : View(),
+    c.ops.run(LinearFwd{.x = c["x"],
+                        .weight = c["weight"],
+                        .bias = l.bias ? c["bias"] : View(),
+                        .y = c["y"],
+                        .pre_activation = gelu ? c["pre_activation"] : View(),
                         .activation = l.activation});
   };
   const Rows out = l.outputs_of_rows();
@@ -87,11 +87,11 @@ OpCase linear_bwd_data(const Layer& l) {
   const bool saved = l.below != Activation::kNone;
   const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
   const auto run = [l, saved](const OpCall& c) {
-    c.ops.run(LinearBwdData{.dy = c[0],
-                            .weight = c[1],
-                            .saved = saved ? c[3] : View(),
-                            .dx = c[2],
-                            .dbias_below = l.bias_below ? c[4] : View(),
+    c.ops.run(LinearBwdData{.dy = c["dy"],
+                            .weight = c["weight"],
+                            .saved = saved ? c["saved"] : View(),
+                            .dx = c["dx"],
+                            .dbias_below = l.bias_below ? c["dbias_below"] : View(),
                             .activation = l.below,
                             .accumulate = l.adds_dx,
                             .accumulate_dbias = kAdd});
@@ -115,10 +115,10 @@ OpCase linear_bwd_data(const Layer& l) {
 
 OpCase linear_bwd_weight(const Layer& l) {
   const auto run = [l](const OpCall& c) {
-    c.ops.run(LinearBwdWeight{.dy = c[0],
-                              .x = c[1],
-                              .dweight = c[2],
-                              .dbias = l.bias_gradient ? c[3] : View(),
+    c.ops.run(LinearBwdWeight{.dy = c["dy"],
+                              .x = c["x"],
+                              .dweight = c["dweight"],
+                              .dbias = l.bias_gradient ? c["dbias"] : View(),
                               .accumulate = kAdd});
   };
   BenchTensor dy = l.outputs_of_rows().matrix("dy", 0.1, 1);
@@ -160,12 +160,12 @@ void add_quantize(const Rows& rows, std::vector<OpCase>& cases) {
        .tensors = {x, given<float>("scale", {128}), q, transposed, scalar_sum("amax", DType::kF32),
                    scalar_sum("saturated", DType::kI64)},
        .call = [](const OpCall& c) {
-         c.ops.run(Quantize{.x = c[0],
-                            .scale = c[1],
-                            .q = c[2],
-                            .transposed = c[3],
-                            .amax = c[4],
-                            .saturated = c[5]});
+         c.ops.run(Quantize{.x = c["x"],
+                            .scale = c["scale"],
+                            .q = c["q"],
+                            .transposed = c["transposed"],
+                            .amax = c["amax"],
+                            .saturated = c["saturated"]});
        }});
 }
 

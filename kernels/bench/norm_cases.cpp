@@ -10,17 +10,17 @@ namespace bertha {
 
 void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
   const auto forward = [=](const OpCall& c) {
-    c.ops.run(ResidualLnFwd{.x = c[0],
-                            .bias = c[1],
-                            .residual = c[2],
-                            .gamma = c[3],
-                            .beta = c[4],
-                            .sum = c[5],
-                            .y = c[6],
-                            .mean = c[7],
-                            .rstd = c[8],
-                            .mask = c[9],
-                            .dropout = {.random = c[10], .probability = dropout, .site = 4}});
+    c.ops.run(ResidualLnFwd{.x = c["x"],
+                            .bias = c["bias"],
+                            .residual = c["residual"],
+                            .gamma = c["gamma"],
+                            .beta = c["beta"],
+                            .sum = c["sum"],
+                            .y = c["y"],
+                            .mean = c["mean"],
+                            .rstd = c["rstd"],
+                            .mask = c["mask"],
+                            .dropout = {.random = c["random"], .probability = dropout, .site = 4}});
   };
   cases.push_back(
       {.operation = "residual_ln_fwd",
@@ -30,25 +30,25 @@ void add_residual_ln(const Rows& r, float dropout, std::vector<OpCase>& cases) {
                    r.statistic("mean"), r.statistic("rstd"), r.mask(1), random_state()},
        .call = forward});
   const auto backward = [=](const OpCall& c) {
-    c.ops.run(ResidualLnBwd{.dy = c[11],
-                            .sum = c[5],
-                            .mean = c[7],
-                            .rstd = c[8],
-                            .mask = c[9],
-                            .gamma = c[3],
-                            .dresidual = c[12],
-                            .dx = c[13],
-                            .dgamma = c[14],
-                            .dbeta = c[15],
-                            .dbias = c[16],
-                            .dropout = {.random = c[10], .probability = dropout, .site = 4},
+    c.ops.run(ResidualLnBwd{.dy = c["dy"],
+                            .sum = c["sum"],
+                            .mean = c["mean"],
+                            .rstd = c["rstd"],
+                            .mask = c["mask"],
+                            .gamma = c["gamma"],
+                            .dresidual = c["dresidual"],
+                            .dx = c["dx"],
+                            .dgamma = c["dgamma"],
+                            .dbeta = c["dbeta"],
+                            .dbias = c["dbias"],
+                            .dropout = {.random = c["random"], .probability = dropout, .site = 4},
                             .accumulate = kAdd});
   };
   OpCase op = backward_case(cases.back(), "residual_ln_bwd",
                             {r.gradient(), r.result("dresidual", 1), r.result("dx", 1),
                              r.row_sum("dgamma"), r.row_sum("dbeta"), r.row_sum("dbias")},
                             backward);
-  for (const size_t unread : {0, 2, 6}) op.tensors[unread].passes = 0;  // forward's
+  for (const char* unread : {"x", "residual", "y"}) op[unread].passes = 0;
   cases.push_back(std::move(op));
 }
 
@@ -74,20 +74,20 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
     return {.name = name, .extents = {rows, m.hidden}, .scale = 1};
   };
   const auto forward = [=](const OpCall& c) {
-    c.ops.run(EmbeddingFwd{.word_ids = c[0],
-                           .position_ids = c[1],
-                           .segment_ids = c[2],
-                           .word_table = c[3],
-                           .position_table = c[4],
-                           .segment_table = c[5],
-                           .gamma = c[6],
-                           .beta = c[7],
-                           .sum = c[8],
-                           .y = c[9],
-                           .mean = c[10],
-                           .rstd = c[11],
-                           .mask = c[12],
-                           .dropout = {.random = c[13], .probability = dropout, .site = 5}});
+    c.ops.run(EmbeddingFwd{.word_ids = c["word_ids"],
+                           .position_ids = c["position_ids"],
+                           .segment_ids = c["segment_ids"],
+                           .word_table = c["word_table"],
+                           .position_table = c["position_table"],
+                           .segment_table = c["segment_table"],
+                           .gamma = c["gamma"],
+                           .beta = c["beta"],
+                           .sum = c["sum"],
+                           .y = c["y"],
+                           .mean = c["mean"],
+                           .rstd = c["rstd"],
+                           .mask = c["mask"],
+                           .dropout = {.random = c["random"], .probability = dropout, .site = 5}});
   };
   const OpCase fwd{
       .operation = "embedding_fwd",
@@ -106,22 +106,22 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
   order.is_absent_in_reference = true;
   for (const bool sorted : {true, false}) {
     const auto backward = [=](const OpCall& c) {
-      c.ops.run(EmbeddingBwd{.dy = c[14],
-                             .word_ids = c[0],
-                             .position_ids = c[1],
-                             .segment_ids = c[2],
-                             .rows_by_word = sorted ? c[15] : View(),
-                             .sum = c[8],
-                             .mean = c[10],
-                             .rstd = c[11],
-                             .mask = c[12],
-                             .gamma = c[6],
-                             .dword_table = c[3],
-                             .dposition_table = c[4],
-                             .dsegment_table = c[5],
-                             .dgamma = c[16],
-                             .dbeta = c[17],
-                             .dropout = {.random = c[13], .probability = dropout, .site = 5},
+      c.ops.run(EmbeddingBwd{.dy = c["dy"],
+                             .word_ids = c["word_ids"],
+                             .position_ids = c["position_ids"],
+                             .segment_ids = c["segment_ids"],
+                             .rows_by_word = sorted ? c["rows_by_word"] : View(),
+                             .sum = c["sum"],
+                             .mean = c["mean"],
+                             .rstd = c["rstd"],
+                             .mask = c["mask"],
+                             .gamma = c["gamma"],
+                             .dword_table = c["word_table"],
+                             .dposition_table = c["position_table"],
+                             .dsegment_table = c["segment_table"],
+                             .dgamma = c["dgamma"],
+                             .dbeta = c["dbeta"],
+                             .dropout = {.random = c["random"], .probability = dropout, .site = 5},
                              .accumulate = kAdd});
     };
     OpCase op =
@@ -129,10 +129,12 @@ void add_embedding(const BenchModel& m, const BenchBatch& batch, std::vector<OpC
                       {r.gradient(), order, r.row_sum("dgamma"), r.row_sum("dbeta")}, backward);
     op.shape += sorted ? ", sorted" : ", atomic";
     // forward's tables become gradients
-    for (const size_t i : {3, 4, 5}) op.tensors[i] = as_result(op.tensors[i], part.tokens);
-    if (!sorted) op.tensors[3].roundings = most_of_one_word(batch, part.tokens);
-    op.tensors[8].passes = 3;  // sum; a word's row read and written
-    op.tensors[9].passes = 0;
+    for (const char* name : {"word_table", "position_table", "segment_table"}) {
+      op[name] = as_result(op[name], part.tokens);
+    }
+    if (!sorted) op["word_table"].roundings = most_of_one_word(batch, part.tokens);
+    op["sum"].passes = 3;  // and a word's row is read and written
+    op["y"].passes = 0;
     cases.push_back(std::move(op));
   }
 }

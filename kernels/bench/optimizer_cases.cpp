@@ -59,22 +59,23 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
 
   BenchTensor values = flat_io("values", 1, 1, false);
   values.is_empty_beyond = true;
-  cases.push_back(
-      {.operation = "sum_of_squares",
-       .shape = shape,
-       .tensors = {values, scalar_sum("result", DType::kF64)},
-       .call = [](const OpCall& c) { c.ops.run(SumOfSquares{.values = c[0], .result = c[1]}); }});
+  cases.push_back({.operation = "sum_of_squares",
+                   .shape = shape,
+                   .tensors = {values, scalar_sum("result", DType::kF64)},
+                   .call = [](const OpCall& c) {
+                     c.ops.run(SumOfSquares{.values = c["values"], .result = c["result"]});
+                   }});
   const auto spans = [segments](Extent extent) {
     return std::span(segments).first(extent == Extent::kFull ? 4 : 2);
   };
   const auto moments = [spans](const OpCall& c) {
-    c.ops.run(LambMoments{.gradient = c[0],
-                          .weight = c[1],
-                          .m = c[2],
-                          .v = c[3],
-                          .update = c[4],
-                          .norms = c[5],
-                          .state = c[6],
+    c.ops.run(LambMoments{.gradient = c["gradient"],
+                          .weight = c["weight"],
+                          .m = c["m"],
+                          .v = c["v"],
+                          .update = c["update"],
+                          .norms = c["norms"],
+                          .state = c["state"],
                           .segments = spans(c.extent)});
   };
   cases.push_back({.operation = "lamb_moments",
@@ -92,20 +93,20 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
                    .tensors = {flat("weight", 0.05, 2, true), flat_io("model_weight", 0, 1, true),
                                flat("update", 1, 1, false), norms_in, lamb_state()},
                    .call = [spans](const OpCall& c) {
-                     c.ops.run(LambApply{.weight = c[0],
-                                         .model_weight = c[1],
-                                         .update = c[2],
-                                         .norms = c[3],
-                                         .state = c[4],
+                     c.ops.run(LambApply{.weight = c["weight"],
+                                         .model_weight = c["model_weight"],
+                                         .update = c["update"],
+                                         .norms = c["norms"],
+                                         .state = c["state"],
                                          .segments = spans(c.extent)});
                    }});
   const auto adamw = [spans](const OpCall& c) {
-    c.ops.run(AdamWStep{.gradient = c[0],
-                        .weight = c[1],
-                        .model_weight = c[2],
-                        .m = c[3],
-                        .v = c[4],
-                        .state = c[5],
+    c.ops.run(AdamWStep{.gradient = c["gradient"],
+                        .weight = c["weight"],
+                        .model_weight = c["model_weight"],
+                        .m = c["m"],
+                        .v = c["v"],
+                        .state = c["state"],
                         .segments = spans(c.extent)});
   };
   cases.push_back({.operation = "adamw_step",

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/base/cpu/cpu_devices.h"
+#include "kernels/base/error.h"
 #include "kernels/base/figures.h"
 #include "kernels/base/fp8.h"
 #include "kernels/base/philox.h"
@@ -66,6 +67,12 @@ double rounding_unit(DType dtype) {
   if (dtype == DType::kF64) return 0x1p-53;
   if (dtype == DType::kBF16) return 0x1p-9;
   return dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
+}
+
+size_t place_of(std::string_view name, std::span<const BenchTensor> described) {
+  const auto found = std::ranges::find(described, name, &BenchTensor::name);
+  BERTHA_CHECK(found != described.end(), "no tensor of the case is called ", name);
+  return static_cast<size_t>(found - described.begin());
 }
 
 double bytes_moved(const std::vector<BenchTensor>& tensors, DType io) {

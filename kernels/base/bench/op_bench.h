@@ -103,7 +103,7 @@ class OpBench : private OpBenchBase {
     const std::vector<Operands> rotating = make_rotating_operands(op.tensors);
     std::vector<Call> calls;
     for (const Operands& operands : rotating) {
-      calls.push_back(call_of(operands));
+      calls.push_back(call_of(op, operands));
       if (op.prepare) op.prepare(calls.back());
     }
     result.times_us = time_us(
@@ -117,7 +117,7 @@ class OpBench : private OpBenchBase {
   /// which stay in device memory until `use` returns.
   void run_once(const Case& op, const std::function<void(const Call&)>& use) {
     const Operands operands = make_operands(op.tensors, 0);
-    const Call call = call_of(operands);
+    const Call call = call_of(op, operands);
     run_prepared(op, call);
     stream_.wait_on_host();
     wait_until_freed_is_cleared();
@@ -126,8 +126,9 @@ class OpBench : private OpBenchBase {
   }
 
  private:
-  Call call_of(const Operands& operands) const {
-    return {.ops = ops_, .tensors = operands.views, .extent = Extent::kFull};
+  Call call_of(const Case& op, const Operands& operands) const {
+    return {
+        .ops = ops_, .described = op.tensors, .tensors = operands.views, .extent = Extent::kFull};
   }
   static void run_prepared(const Case& op, const Call& call) {
     if (op.prepare) op.prepare(call);
@@ -136,9 +137,11 @@ class OpBench : private OpBenchBase {
   void check(const Case& op, OpResult& result) {
     const Operands full = make_operands(op.tensors, 0);
     const Operands checked = make_checked_operands(op.tensors, full);
-    run_prepared(op, call_of(full));
-    run_prepared(op,
-                 {.ops = *reference_ops_, .tensors = checked.views, .extent = Extent::kChecked});
+    run_prepared(op, call_of(op, full));
+    run_prepared(op, {.ops = *reference_ops_,
+                      .described = op.tensors,
+                      .tensors = checked.views,
+                      .extent = Extent::kChecked});
     compare(op.tensors, full, checked, result);
     freed_bytes_ += full.bytes;
   }

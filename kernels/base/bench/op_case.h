@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/view.h"
@@ -38,14 +39,18 @@ struct BenchTensor {
 /// Where an operation runs: full, or the checked part of it.
 enum class Extent : uint8_t { kFull, kChecked };
 
+/// Place of the tensor of this name. Error(kInternal) if no tensor has it.
+size_t place_of(std::string_view name, std::span<const BenchTensor> described);
+
 /// One run of an operation of `Set`, which is an OpSet.
 template <class Set>
 struct BenchCall {
   Set& ops;
-  std::span<const View> tensors;  // in the order of BenchCase::tensors
+  std::span<const BenchTensor> described;  // BenchCase::tensors
+  std::span<const View> tensors;           // in the same order
   Extent extent;
 
-  const View& operator[](size_t i) const { return tensors[i]; }
+  const View& operator[](std::string_view name) const { return tensors[place_of(name, described)]; }
 };
 
 /// An operation at one shape.
@@ -57,6 +62,8 @@ struct BenchCase {
   std::function<void(const BenchCall<Set>&)> call;
   std::function<void(const BenchCall<Set>&)> prepare = {};  // what has to run before, untimed
   double flops = 0;  // of GEMMs, 2 per multiply-add; 0 = memory-bound
+
+  BenchTensor& operator[](std::string_view name) { return tensors[place_of(name, tensors)]; }
 };
 
 /// Bytes that the contract makes an operation on these tensors read and write, each once.

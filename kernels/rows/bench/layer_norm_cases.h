@@ -12,8 +12,12 @@ namespace bertha {
 template <class Set>
 void add_layer_norm(const Rows& r, std::vector<BenchCase<Set>>& cases) {
   const auto forward = [](const BenchCall<Set>& c) {
-    c.ops.run(LayerNormFwd{
-        .x = c[0], .gamma = c[1], .beta = c[2], .y = c[3], .mean = c[4], .rstd = c[5]});
+    c.ops.run(LayerNormFwd{.x = c["x"],
+                           .gamma = c["gamma"],
+                           .beta = c["beta"],
+                           .y = c["y"],
+                           .mean = c["mean"],
+                           .rstd = c["rstd"]});
   };
   cases.push_back({.operation = "layer_norm_fwd",
                    .shape = r.text(),
@@ -21,20 +25,20 @@ void add_layer_norm(const Rows& r, std::vector<BenchCase<Set>>& cases) {
                                r.result("y", 1), r.statistic("mean"), r.statistic("rstd")},
                    .call = forward});
   const auto backward = [](const BenchCall<Set>& c) {
-    c.ops.run(LayerNormBwd{.dy = c[6],
-                           .x = c[0],
-                           .mean = c[4],
-                           .rstd = c[5],
-                           .gamma = c[1],
-                           .dx = c[7],
-                           .dgamma = c[8],
-                           .dbeta = c[9],
+    c.ops.run(LayerNormBwd{.dy = c["dy"],
+                           .x = c["x"],
+                           .mean = c["mean"],
+                           .rstd = c["rstd"],
+                           .gamma = c["gamma"],
+                           .dx = c["dx"],
+                           .dgamma = c["dgamma"],
+                           .dbeta = c["dbeta"],
                            .accumulate = kAdd});
   };
   BenchCase<Set> op = backward_case(
       cases.back(), "layer_norm_bwd",
       {r.gradient(), r.result("dx", 1), r.row_sum("dgamma"), r.row_sum("dbeta")}, backward);
-  op.tensors[3].passes = 0;
+  op["y"].passes = 0;
   cases.push_back(std::move(op));
 }
 

@@ -94,19 +94,23 @@ struct Images {
 
 void add_prelu(const Images& images, std::vector<RowCase>& cases) {
   const BenchTensor slope{.name = "slope", .extents = {images.channels}, .scale = 1};
-  cases.push_back(
-      {.operation = "prelu_fwd",
-       .shape = images.text(),
-       .tensors = {images.input("x", 1), slope, images.result("y", 1)},
-       .call = [](const RowCall& c) { c.ops.run(PreluFwd{.x = c[0], .slope = c[1], .y = c[2]}); }});
-  cases.push_back(
-      {.operation = "prelu_bwd",
-       .shape = images.text(),
-       .tensors = {images.input("dy", 1), images.input("x", 1), slope, images.result("dx", 1),
-                   images.channel_sum("dslope", true)},
-       .call = [](const RowCall& c) {
-         c.ops.run(PreluBwd{.dy = c[0], .x = c[1], .slope = c[2], .dx = c[3], .dslope = c[4]});
-       }});
+  cases.push_back({.operation = "prelu_fwd",
+                   .shape = images.text(),
+                   .tensors = {images.input("x", 1), slope, images.result("y", 1)},
+                   .call = [](const RowCall& c) {
+                     c.ops.run(PreluFwd{.x = c["x"], .slope = c["slope"], .y = c["y"]});
+                   }});
+  cases.push_back({.operation = "prelu_bwd",
+                   .shape = images.text(),
+                   .tensors = {images.input("dy", 1), images.input("x", 1), slope,
+                               images.result("dx", 1), images.channel_sum("dslope", true)},
+                   .call = [](const RowCall& c) {
+                     c.ops.run(PreluBwd{.dy = c["dy"],
+                                        .x = c["x"],
+                                        .slope = c["slope"],
+                                        .dx = c["dx"],
+                                        .dslope = c["dslope"]});
+                   }});
 }
 
 void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& cases) {
@@ -129,16 +133,16 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& c
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const RowCall& c) {
-                     c.ops.run(BatchNormReluFwd{.x = c[0],
-                                                .addend = add ? c[9] : View(),
-                                                .gamma = c[1],
-                                                .beta = c[2],
-                                                .running_mean = c[7],
-                                                .running_var = c[8],
-                                                .y = c[3],
-                                                .mask = c[4],
-                                                .mean = c[5],
-                                                .rstd = c[6]});
+                     c.ops.run(BatchNormReluFwd{.x = c["x"],
+                                                .addend = add ? c["addend"] : View(),
+                                                .gamma = c["gamma"],
+                                                .beta = c["beta"],
+                                                .running_mean = c["running_mean"],
+                                                .running_var = c["running_var"],
+                                                .y = c["y"],
+                                                .mask = c["mask"],
+                                                .mean = c["mean"],
+                                                .rstd = c["rstd"]});
                    }});
 
   // A mean and a deviation near the real ones of x will do; they are the same on both sides.
@@ -156,25 +160,25 @@ void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& c
                    .shape = shape,
                    .tensors = std::move(tensors),
                    .call = [add](const RowCall& c) {
-                     c.ops.run(BatchNormReluBwd{.dy = c[0],
-                                                .x = c[1],
-                                                .mask = c[2],
-                                                .mean = c[3],
-                                                .rstd = c[4],
-                                                .gamma = c[5],
-                                                .dx = c[6],
-                                                .daddend = add ? c[9] : View(),
-                                                .dgamma = c[7],
-                                                .dbeta = c[8]});
+                     c.ops.run(BatchNormReluBwd{.dy = c["dy"],
+                                                .x = c["x"],
+                                                .mask = c["mask"],
+                                                .mean = c["mean"],
+                                                .rstd = c["rstd"],
+                                                .gamma = c["gamma"],
+                                                .dx = c["dx"],
+                                                .daddend = add ? c["daddend"] : View(),
+                                                .dgamma = c["dgamma"],
+                                                .dbeta = c["dbeta"]});
                    }});
 }
 
 void add_softmax(const Rows& r, SoftmaxKind kind, std::vector<RowCase>& cases) {
   const auto forward = [=](const RowCall& c) {
-    c.ops.run(SoftmaxFwd{.x = c[0],
+    c.ops.run(SoftmaxFwd{.x = c["x"],
                          .bias = View(),
                          .mask = View(),
-                         .y = c[1],
+                         .y = c["y"],
                          .dropped = View(),
                          .kept_mask = View(),
                          .kind = kind});
@@ -184,11 +188,12 @@ void add_softmax(const Rows& r, SoftmaxKind kind, std::vector<RowCase>& cases) {
                    .tensors = {r.matrix("x", 2, 1), r.result("y", 1)},
                    .call = forward});
   const auto backward = [=](const RowCall& c) {
-    c.ops.run(SoftmaxBwd{.dy = c[2], .y = c[1], .kept_mask = View(), .dx = c[3], .kind = kind});
+    c.ops.run(
+        SoftmaxBwd{.dy = c["dy"], .y = c["y"], .kept_mask = View(), .dx = c["dx"], .kind = kind});
   };
   RowCase op =
       backward_case(cases.back(), "softmax_bwd", {r.gradient(), r.result("dx", 1)}, backward);
-  op.tensors[0].passes = 0;
+  op["x"].passes = 0;
   cases.push_back(std::move(op));
 }
 

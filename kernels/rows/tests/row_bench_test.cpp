@@ -9,6 +9,7 @@
 
 #include "kernels/base/bench/bench_report.h"
 #include "kernels/base/cpu/cpu_devices.h"
+#include "kernels/base/error.h"
 #include "kernels/base/half.h"
 #include "kernels/rows/cpu/cpu_row_ops.h"
 
@@ -155,6 +156,11 @@ TEST_F(RowBenchTest, RepeatedBytesAreThoseOfTheCheckedPart) {
   EXPECT_THAT(seen, ElementsAre(1, 2, 3, 4, 1, 2, 3, 4, 1, 2));
 }
 
+TEST_F(RowBenchTest, RefusesANameThatNoTensorHas) {
+  const RowCase op = tripled([](const RowCall& c) { static_cast<void>(c["z"]); });
+  EXPECT_THROW(bench_.run(op, 1), Error);
+}
+
 TEST_F(RowBenchTest, TensorsCanBeEmptyBeyondTheCheckedPart) {
   const int64_t rows = 300'000;  // more bytes than are uploaded at once
   std::vector<int32_t> ids;
@@ -173,8 +179,8 @@ TEST_F(RowBenchTest, TensorsCanBeEmptyBeyondTheCheckedPart) {
            {.name = "x", .extents = {rows}, .checked = {3}, .scale = 1, .is_empty_beyond = true}},
       .call = [&](const RowCall& c) {
         if (c.extent == Extent::kChecked || !ids.empty()) return;  // checked first, then timed
-        ids.assign(c[0].as<int32_t>(), c[0].as<int32_t>() + rows);
-        values.assign(c[1].as<float>(), c[1].as<float>() + rows);
+        ids.assign(c["ids"].as<int32_t>(), c["ids"].as<int32_t>() + rows);
+        values.assign(c["x"].as<float>(), c["x"].as<float>() + rows);
       }};
   bench_.run(op, 1);
   EXPECT_EQ(std::ranges::count(ids, 0x01010101), 2);
