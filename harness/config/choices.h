@@ -123,7 +123,9 @@ constexpr auto words(SubmissionStatus) {
 }
 
 template <class Enum>
-concept Choice = sizeof(words(Enum{})) > 0;
+concept Choice = requires {
+  words(Enum{});
+};
 
 template <Choice Enum>
 inline constexpr auto kChoiceWords = words(Enum{});
