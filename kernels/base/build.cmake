@@ -112,6 +112,9 @@ target_include_directories(bertha_common INTERFACE
   $<BUILD_INTERFACE:${bertha_root}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/bertha>)
 target_compile_features(bertha_common INTERFACE cxx_std_20)
 set(bertha_cxx_warnings -Wall -Wextra -Wpedantic -Wshadow)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # libstdc++'s own, which its pragmas hide from GCC only
+  list(APPEND bertha_cxx_warnings -Wno-deprecated-declarations)
+endif()
 set(bertha_cuda_warnings -Xcompiler=-Wall,-Wextra)
 if(BERTHA_WERROR)
   list(APPEND bertha_cxx_warnings -Werror)
