@@ -28,10 +28,11 @@ std::string write_yaml(const Config& config, Comment comment) {
   return out;
 }
 
-// Bars would end the cell.
+// A bar would end the cell, and <word> would be a tag.
 std::string cell(std::string text) {
-  for (size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) {
-    text.replace(at, 1, "\\|");
+  for (size_t at = text.find_first_of("|<"); at != std::string::npos;
+       at = text.find_first_of("|<", at + 2)) {
+    text.insert(at, 1, '\\');
   }
   return text;
 }
