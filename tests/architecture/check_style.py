@@ -6,8 +6,8 @@ usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
 
 Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
 at column 100; a file begins with at most 30 lines of comment; no commit hash in sources and READMEs
-(kernels/measured/ has them); `folder/file` in a README exists, perhaps with an ending. Files that
-other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
+(kernels/measured/ has them); `folder/file` in a README exists, perhaps with an ending, and so does
+what a link or picture names. Files that other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
 """
 
 import argparse
@@ -36,6 +36,8 @@ HASH = re.compile(r"(?<![0-9A-Za-z_.\"'#-])(?!0[bf])(?=[0-9a-f]*[a-f])(?=[0-9a-f
 
 # A path from the root in backticks: `data/pipeline/exchange`, `tests/*_test.py`.
 PATH = re.compile(r"`((?:%s)/[\w.*/-]+)`" % "|".join(FOLDERS[:-1]))
+# The target of a link inside the repository: [text](pipeline/exchange.md), ![text](exchange.svg).
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)")
 
 
 def header_lines(text):
@@ -92,6 +94,9 @@ class Checker:
             for name in PATH.findall(line) if path.endswith(".md") and not measured else ():
                 if not any(self.root.glob(name)) and not any(self.root.glob(name + ".*")):
                     self.report(path, number, "path", f"{name} does not exist")
+            for name in LINK.findall(line) if path.endswith(".md") else ():
+                if not (self.root / path).parent.joinpath(name).exists():
+                    self.report(path, number, "link", f"{name} does not exist")
             found = None if measured else HASH.search(line)
             if found:
                 self.report(path, number, "hash", f"{found[0]}: commits stand in {MEASURED[0]} only")
@@ -132,7 +137,8 @@ def find_formatter():
 
 CLEAN = {
     ".clang-format": "BasedOnStyle: Google\nReflowComments: false\n",
-    "README.md": "# A title\n\n`kernels/a`, `kernels/*.cu`, 1234567 sequences, 2026-11-22, #ffe1e1e\n",
+    "README.md": "# A title\n\n`kernels/a`, `kernels/*.cu`, 1234567 sequences, 2026-11-22, #ffe1e1e\n"
+                 "[a](kernels/a.h), ![b](kernels/b.cu), [c](https://a.b/c)\n",
     "kernels/a.h": "#pragma once\n\n" + "// why\n" * MOST_HEADER_LINES + "\nint f();\n",
     "kernels/b.cu": '#include "kernels/a.h"\n\nint f() { return 0x1234abc + 0b10110011 + "0123abc"[0]; }\n',
     "kernels/measured/a.md": "at 738783c\n",
@@ -146,6 +152,7 @@ PLANTED = [
     ("format", "kernels/b.cu", "int  g();\n"),
     ("width", "kernels/b.cu", "// " + "w" * MOST_COLUMNS + "\n"),
     ("path", "README.md", "`kernels/gone.h`\n"),
+    ("link", "kernels/measured/a.md", "![a](a.svg)\n"),
     ("header", "kernels/c.cuh", "#pragma once\n" + "// why\n" * (MOST_HEADER_LINES + 1)),
 ]
 

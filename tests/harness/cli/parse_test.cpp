@@ -211,12 +211,30 @@ std::vector<Words> examples_in(const std::string& text) {
 TEST(Parse, EveryCommandInTheReadmesParses) {
   const std::vector<Words> all = all_commands();
   size_t count = 0;
-  for (const std::string name :
-       {"README.md", "configs/README.md", "data/README.md", "data/FORMAT.md", "harness/README.md",
-        "harness/cli/README.md", "kernels/README.md", "kernels/measured/attention.md",
-        "kernels/measured/step.md", "launch/README.md", "launch/clusters.md", "launch/machines.md",
-        "launch/profiles.md", "harness/ranks.md", "harness/decisions.md", "tests/README.md",
-        "tests/attacks.md", "tests/by_hand.md"}) {
+  for (const std::string name : {"README.md",
+                                 "configs/README.md",
+                                 "configs/continue_pretraining.md",
+                                 "data/README.md",
+                                 "data/FORMAT.md",
+                                 "data/text.md",
+                                 "data/pipeline/exchange.md",
+                                 "harness/README.md",
+                                 "harness/cli/README.md",
+                                 "harness/checkpoint/resume.md",
+                                 "harness/comm/nodes.md",
+                                 "harness/decisions.md",
+                                 "harness/model/fp8.md",
+                                 "harness/train/step.md",
+                                 "kernels/README.md",
+                                 "kernels/measured/attention.md",
+                                 "kernels/measured/step.md",
+                                 "launch/README.md",
+                                 "launch/clusters.md",
+                                 "launch/machines.md",
+                                 "launch/profiles.md",
+                                 "tests/README.md",
+                                 "tests/attacks.md",
+                                 "tests/by_hand.md"}) {
     const std::string text = bytes_of(std::string(kSourceDir) + "/" + name);
     EXPECT_FALSE(text.empty()) << name;
     for (const Words& words : examples_in(text)) {

@@ -1,6 +1,7 @@
-"""The tables of launch/README.md name every environment variable that the program or a script uses.
+"""Tables that no program prints: launch/environment.md names every environment variable that the program
+or a script uses, launch/exit_codes.md every exit code, data/FORMAT.md every field of manifest.json.
 
-usage: environment_page_test.py SOURCE_DIR
+usage: tables_test.py SOURCE_DIR
 """
 
 import pathlib
@@ -42,17 +43,33 @@ def of_scripts():
     return names
 
 
-class EnvironmentPage(unittest.TestCase):
-    def test_the_tables_name_what_is_used_and_nothing_else(self):
-        page = (ROOT / "launch/README.md").read_text()
-        section = page.split("\n## Environment variables\n")[1].split("\n## ")[0]
+class Tables(unittest.TestCase):
+    def test_every_environment_variable_is_named_and_used(self):
+        page = (ROOT / "launch/environment.md").read_text()
         # A variable, or the beginning of names as `NCCL_*`.
-        named = {name for line in section.splitlines() if line.startswith("| `")
+        named = {name for line in page.splitlines() if line.startswith("| `")
                  for name in re.findall(rf"`({NAME})\*?`", line.split(" | ")[0])}
         used = of_sources() | of_scripts() - OTHERS
         self.assertGreater(len(used), 50)
-        self.assertEqual(sorted(used - named), [], "not in a table of launch/README.md")
+        self.assertEqual(sorted(used - named), [], "not in a table of launch/environment.md")
         self.assertEqual(sorted(named - used), [], "in a table, but nothing uses them")
+
+    def test_every_exit_code_is_listed(self):
+        page = (ROOT / "launch/exit_codes.md").read_text()
+        listed = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.M)]
+        codes = re.search(r"enum class ExitCode.*?\};", (ROOT / "kernels/base/error.h").read_text(), re.S)[0]
+        returned = [int(code) for code in re.findall(r"= (\d+),", codes)]
+        self.assertGreater(len(returned), 10)
+        self.assertEqual(listed, [*returned, 255])  # ssh's, by run_mpirun.sh
+
+    def test_every_field_of_a_manifest_is_described(self):
+        table = (ROOT / "data/FORMAT.md").read_text().split("\n## manifest.json\n")[1]
+        source = (ROOT / "data/format/manifest.cpp").read_text()
+        written = set(re.findall(r'\{"(\w+)", ', source))
+        self.assertGreater(len(written), 15)
+        self.assertEqual(sorted(written - set(re.findall(r"`(\w+)`", table))), [], "not in the table")
+        fields = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.M)))
+        self.assertEqual([name for name in fields if f'"{name}"' not in source], [], "nothing writes them")
 
 
 if __name__ == "__main__":
