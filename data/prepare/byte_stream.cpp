@@ -107,7 +107,7 @@ const char* foreign_kind(std::string_view begin) {
   }
   if (begin.starts_with("PAR1")) {
     return "a Parquet file; write its rows as JSON lines into `bertha data prepare --text -` "
-           "(data/README.md has the script)";
+           "(data/text.md has the script)";
   }
   if (begin.starts_with("%PDF-")) return "a PDF; convert it first, for example with pdftotext";
   if (begin.starts_with("BZh") && begin.substr(4).starts_with("1AY")) {
