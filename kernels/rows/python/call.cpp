@@ -2,7 +2,6 @@
 
 #include <torch/csrc/stable/ops.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -67,8 +66,7 @@ Call::Call(const char* operation, const Tensor& x, Kernels kernels, int64_t exte
       is_channels_last_(kernels == Kernels::kChannels && is_channels_last(x)),
       x_(dense(x, is_channels_last_)) {
   const int64_t elements = x.numel();
-  if (kernels_ == Kernels::kChannels || elements == 0) return;
-  if (extent < 1 || elements % extent != 0) {
+  if (kernels_ != Kernels::kChannels && elements > 0 && (extent < 1 || elements % extent != 0)) {
     throw std::runtime_error(std::string(operation) + ": columns is " + std::to_string(extent) +
                              ", want a divisor of x's " + std::to_string(elements) + " elements");
   }
@@ -79,6 +77,9 @@ BerthaTensor Call::like_x(const OptionalTensor& tensor) {
 }
 
 BerthaTensor Call::vector(const OptionalTensor& tensor) {
+  if (tensor.has_value() && tensor->dim() > 1) {
+    throw std::runtime_error(std::string(operation_) + ": a parameter has several axes, want one");
+  }
   return tensor.has_value() ? vector_of(dense(*tensor, false)) : BerthaTensor{};
 }
 
@@ -136,7 +137,7 @@ BerthaTensor Call::form(const Tensor& dense) const {
     int64_t outer = 1;
     if (extent_ > 1) outer = is_channels_last_ ? elements / extent_ : dense.size(0);
     seen.extents[0] = outer;
-    seen.extents[2] = elements / std::max<int64_t>(outer * extent_, 1);
+    seen.extents[2] = elements > 0 ? elements / (outer * extent_) : 0;
     seen.rank = 3;
   } else {
     seen.extents[0] = extent_ > 0 ? elements / extent_ : 0;

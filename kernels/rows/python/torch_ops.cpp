@@ -42,10 +42,9 @@ Tensor softmax_backward(const Tensor& dy, const Tensor& y, bool is_log) {
 
 // --- LayerNorm over the last `columns` elements -----------------------------------------------------
 
-/// y, and the statistics if they are wanted.
-std::tuple<Tensor, OptionalTensor> run_layer_norm(const Tensor& x, const OptionalTensor& gamma,
-                                                  const OptionalTensor& beta, int64_t columns,
-                                                  double epsilon, bool wants_statistics) {
+/// y; writes the statistics if they are wanted.
+Tensor run_layer_norm(const Tensor& x, const OptionalTensor& gamma, const OptionalTensor& beta,
+                      int64_t columns, double epsilon, OptionalTensor* statistics) {
   Call call("layer_norm", x, Kernels::kRows, columns);
   const Tensor y = call.new_like_x();
   BerthaLayerNormFwd args{};
@@ -54,24 +53,24 @@ std::tuple<Tensor, OptionalTensor> run_layer_norm(const Tensor& x, const Optiona
   args.beta = call.vector(beta);
   args.y = call.like_x(y);
   args.epsilon = epsilon;
-  OptionalTensor statistics;
-  if (wants_statistics) {
-    statistics = call.new_statistics(args.x.extents[0]);
-    call.set_statistics(*statistics, args.mean, args.rstd);
+  if (statistics != nullptr) {
+    *statistics = call.new_statistics(args.x.extents[0]);
+    call.set_statistics(**statistics, args.mean, args.rstd);
   }
   call.run(bertha_layer_norm_fwd, args);
-  return {in_dtype_of(x, y), statistics};
+  return in_dtype_of(x, y);
 }
 
 std::tuple<Tensor, Tensor> layer_norm(const Tensor& x, const OptionalTensor& gamma,
                                       const OptionalTensor& beta, int64_t columns, double epsilon) {
-  const auto [y, statistics] = run_layer_norm(x, gamma, beta, columns, epsilon, true);
+  OptionalTensor statistics;
+  const Tensor y = run_layer_norm(x, gamma, beta, columns, epsilon, &statistics);
   return {y, *statistics};
 }
 
 Tensor layer_norm_inference(const Tensor& x, const OptionalTensor& gamma,
                             const OptionalTensor& beta, int64_t columns, double epsilon) {
-  return std::get<0>(run_layer_norm(x, gamma, beta, columns, epsilon, false));
+  return run_layer_norm(x, gamma, beta, columns, epsilon, nullptr);
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& dy, const Tensor& x,

@@ -290,6 +290,12 @@ def test_wrong_arguments_are_refused(device):
         bk.layer_norm(x, [4])
     with pytest.raises(ValueError, match=r"layer_norm: normalized_shape is \(1,\), want the last axes"):
         bk.layer_norm(x[0, 0], [1])
+    with pytest.raises(RuntimeError, match=r"layer_norm_fwd: gamma is f32 \[4\], want f32 \[3\]"):
+        bk.layer_norm(x, [3], torch.ones(4, device=device))
+    with pytest.raises(RuntimeError, match="layer_norm: a parameter has several axes, want one"):
+        bk.layer_norm(x, [3], None, torch.ones(1, 3, device=device))
+    with pytest.raises(ValueError, match=r"layer_norm: weight is \(3, 2\), want \(2, 3\)"):
+        bk.layer_norm(x, [2, 3], torch.ones(3, 2, device=device))
     with pytest.raises(ValueError, match=r"prelu: weight is \(2,\), want 1 or 3 elements"):
         bk.prelu(x, torch.zeros(2, device=device))
     with pytest.raises(TypeError, match="softmax: x is torch.int64"):

@@ -56,29 +56,27 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | 
     """As torch.nn.functional.layer_norm of an input [.., *normalized_shape], of the dtypes of softmax.
     Next to an input of 16 bits, parameters may be float32, and their gradients are, too; parameters of
     any other dtype are converted to the input's. eps has to be 0 or more."""
-    if getattr(input, "dtype", None) not in _DTYPES:
+    dtype = getattr(input, "dtype", None)
+    if dtype not in _DTYPES:
         _refuse_input("layer_norm", input, _DTYPES)
-    dtype = input.dtype
     shape = tuple(normalized_shape)
-    if len(shape) != 1 or input.dim() == 0 or input.shape[-1] != shape[0]:
-        if len(shape) == 0 or input.shape[-len(shape):] != shape:
-            raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
-                             f"{tuple(input.shape)}")
-    if not (_is_row(weight, dtype, shape) and _is_row(bias, dtype, shape)):
-        weight, bias = _layer_norm_parameters(dtype, shape, weight=weight, bias=bias)
+    if (len(shape) != 1 or (input.shape or (None,))[-1] != shape[0]
+            or weight is not None and weight.dtype is not dtype
+            or bias is not None and bias.dtype is not dtype):
+        weight, bias = _layer_norm_rows(input, shape, weight=weight, bias=bias)
     if not eps >= 0:
         raise ValueError(f"layer_norm: eps is {eps}, want 0 or more")
     columns = shape[0] if len(shape) == 1 else math.prod(shape)
-    return torch_ops.layer_norm(input, weight, bias, columns, eps)[0]
+    return torch_ops.layer_norm(input, weight, bias, columns, eps)
 
 
-def _is_row(parameter: Tensor | None, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
-    return parameter is None or (parameter.dtype is dtype and parameter.shape == shape and len(shape) == 1)
-
-
-def _layer_norm_parameters(dtype: torch.dtype, shape: tuple[int, ...],
-                           **parameters: Tensor | None) -> list[Tensor | None]:
+def _layer_norm_rows(input: Tensor, shape: tuple[int, ...],
+                     **parameters: Tensor | None) -> list[Tensor | None]:
     """As rows of one dtype: the input's, or float32 if the input has 16 bits and one of them has others."""
+    if len(shape) == 0 or input.shape[-len(shape):] != shape:
+        raise ValueError(f"layer_norm: normalized_shape is {shape}, want the last axes of x "
+                         f"{tuple(input.shape)}")
+    dtype = input.dtype
     given = {name: parameter for name, parameter in parameters.items() if parameter is not None}
     if dtype.itemsize == 2 and any(parameter.dtype != dtype for parameter in given.values()):
         dtype = torch.float32

@@ -22,6 +22,7 @@ _OPS = torch.ops.bertha_kernels
 # Private names: without them, every call runs as it does in a transform of torch.func, which is slower.
 _is_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 _is_functionalized = getattr(torch, "_is_functional_tensor", lambda tensor: False)
+_is_compiling = torch.compiler.is_dynamo_compiling
 
 
 def _define(schema, fake):
@@ -39,16 +40,6 @@ def _define(schema, fake):
     torch.library.register_fake(f"bertha_kernels::{name}", checked_fake, lib=_LIBRARY)
 
 
-def _is_recorded(tensors):
-    """Whether autograd has to see an operation on these tensors."""
-    if torch.is_grad_enabled():
-        for tensor in tensors:
-            if tensor is not None and tensor.requires_grad:
-                return True
-    # autograd.Function refuses tangents, which an operator would drop.
-    return getattr(forward_ad, "_current_level", 0) >= 0
-
-
 def _slice_by_slice(function):
     """The vmap rule that calls `function` for each slice."""
     def rule(info, in_dims, *inputs):
@@ -63,7 +54,7 @@ def _slice_by_slice(function):
 
 def _recorded(name, tensors, backward, setup_context, plain=None, vmap=None):
     """The operator `name` as a function with a derivative; its first `tensors` arguments are tensors or
-    None. If autograd records nothing, the function returns plain(*inputs) instead."""
+    None. With `plain`, an operator that computes the first result only, the function returns that one."""
     operator = getattr(_OPS, name).default
 
     def forward(ctx, *inputs):
@@ -72,13 +63,25 @@ def _recorded(name, tensors, backward, setup_context, plain=None, vmap=None):
         return output
 
     def caller(plain):
+        unrecorded = plain or operator
+        # Without the call in Python that only passes arguments on. Compilers have to see the operator.
+        direct = getattr(unrecorded, "_op", unrecorded)
+
         def call(*inputs):
             is_transformed = _is_transformed() and not _is_functionalized(inputs[0])
-            if not is_transformed and not _is_recorded(inputs[:tensors]):
-                return plain(*inputs)
-            if torch.compiler.is_compiling() and getattr(forward_ad, "_current_level", 0) >= 0:
+            # autograd.Function refuses tangents, which an operator would drop.
+            has_tangents = getattr(forward_ad, "_current_level", 0) >= 0
+            is_recorded = is_transformed or has_tangents
+            for tensor in inputs[:tensors]:
+                if tensor is not None and tensor.requires_grad:
+                    is_recorded = is_recorded or torch.is_grad_enabled()
+                    break
+            if not is_recorded:
+                return (unrecorded if _is_compiling() else direct)(*inputs)
+            if has_tangents and _is_compiling():
                 raise NotImplementedError(f"bertha_kernels::{name} has no derivative in forward mode AD")
-            return (Transformed if is_transformed else Recorded).apply(*inputs)
+            results = (Transformed if is_transformed else Recorded).apply(*inputs)
+            return results[0] if plain else results
         return call
 
     # A setup_context of its own costs a call 15 us, but torch.func needs one.
@@ -88,8 +91,8 @@ def _recorded(name, tensors, backward, setup_context, plain=None, vmap=None):
     Transformed = type(traced_name, (torch.autograd.Function,), {
         "forward": staticmethod(lambda *inputs: operator(*inputs)),
         "setup_context": staticmethod(setup_context), "backward": staticmethod(backward),
-        "vmap": staticmethod(vmap or _slice_by_slice(caller(operator)))})
-    return caller(plain or operator)
+        "vmap": staticmethod(vmap or _slice_by_slice(caller(None)))})
+    return caller(plain)
 
 
 def _once_differentiable(name, tensors):
@@ -232,7 +235,7 @@ torch.ops.load_library(pathlib.Path(__file__).parent / "libbertha_kernels_torch.
 softmax = _recorded("softmax", 1, _backward_softmax, _setup_softmax)
 softmax_backward = _once_differentiable("softmax_backward", 2)
 layer_norm = _recorded("layer_norm", 3, _backward_layer_norm, _setup_layer_norm,
-                       lambda *inputs: (_OPS.layer_norm_inference.default(*inputs),))
+                       _OPS.layer_norm_inference.default)
 layer_norm_backward = _once_differentiable("layer_norm_backward", 4)
 prelu = _recorded("prelu", 2, _backward_prelu, _setup_prelu)
 prelu_backward = _once_differentiable("prelu_backward", 3)
