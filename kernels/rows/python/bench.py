@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What a call costs and how fast the operations are beside PyTorch, eager and compiled.
 
-    python kernels/rows/python/bench.py [--device cuda] [--dtype bfloat16] [--no-compile] [--svg FILE]
+    python kernels/rows/python/bench.py [--device cuda] [--dtype bfloat16] [--no-compile]
 
 The first table has microseconds of the host for one call on a [1, 8] row, whose kernel takes next to
 nothing, the best of 50 runs: of the C functions, with arguments that are packed already, by ctypes, whose own part the first
 row shows; of the operations here, and of PyTorch's own; and of an autograd.Function that does nothing.
 The second has microseconds and the share of a copy of as many bytes for [R, C] with R * C about 2^27, so
-that the GPU and not the host of autograd is timed (CPU: 2^21), medians of 5 runs. --svg draws the second.
+that the GPU and not the host of autograd is timed (CPU: 2^21), medians of 5 runs.
 """
 import argparse
 import ctypes
@@ -140,34 +140,12 @@ def cases(columns, device, dtype):
     yield "LayerNorm backward", backward(norm(bk.layer_norm)), backward(norm(theirs_norm)), None, 3, x
 
 
-def draw(path, results):
-    """Bars of the share of a copy: ours dark, eager light."""
-    pixels = 440 / max(share for row in results for share in row[2:])
-    lines = []
-
-    def bar(top, share, color):
-        lines.append(f'<rect x="150" y="{top}" width="{pixels * share:.0f}" height="8" fill="{color}"/>'
-                     f'<text x="{154 + pixels * share:.0f}" y="{top + 8}" font-size="9">{share:.0f}</text>')
-    for index, (name, columns, ours, eager) in enumerate(results):
-        top = 22 + 22 * index
-        lines.append(f'<text x="4" y="{top + 12}">{name}, {columns}</text>')
-        bar(top, ours, "#234")
-        bar(top + 9, eager, "#9bd")
-    height = 30 + 22 * len(results)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{height}" '
-                   f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" '
-                   f'fill="white"/><text x="150" y="13">percent of the speed of a copy: '
-                   f'bertha_kernels (dark), PyTorch eager (light)</text>' + "".join(lines) + "</svg>\n")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype")
     parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--svg")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype or ("bfloat16" if options.device == "cuda" else "float32"))
     place = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
@@ -175,7 +153,6 @@ def main():
     overhead(options.device)
     print(f"\n{dtype}\n\n| Operation | Columns | us | of a copy | eager us | compiled us |\n"
           "|---|---|---|---|---|---|")
-    results = []
     calls = 20 if options.device == "cuda" else 2
     for columns in WIDTHS:
         for name, ours, theirs, arguments, tensors, x in cases(columns, options.device, dtype):
@@ -193,9 +170,6 @@ def main():
             fused = f"{microseconds(compiled, options.device, calls):.1f}" if compiled else "-"
             print(f"| {name} | {columns} | {own:.1f} | {copy / own:.0%} | {other:.1f} | {fused} |",
                   flush=True)
-            results.append((name, columns, 100 * copy / own, 100 * copy / other))
-    if options.svg:
-        draw(options.svg, results)
 
 
 if __name__ == "__main__":
