@@ -11,6 +11,8 @@ import threading
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import local_map
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -168,6 +170,35 @@ def test_threads_run_at_the_same_time(device):
     for thread in threads:
         thread.join()
     assert found == [True] * 80
+
+
+def layer_norm_of_shards(rank, path):
+    torch.manual_seed(1)
+    torch.distributed.init_process_group("gloo", f"file://{path}", rank=rank, world_size=2)
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    values = [torch.randn(*shape) for shape in ((4, 6, 8), (8,), (8,))]
+    whole = [t.clone().requires_grad_() for t in values]
+    wanted = torch.nn.functional.layer_norm(whole[0], (8,), *whole[1:])
+    wanted.square().sum().backward()
+    for axis in (0, 1):
+        rows, all_of_it, sums = [Shard(axis)], [Replicate()], [Partial()]
+        x, gamma, beta = (distribute_tensor(t, mesh, placements).requires_grad_()
+                          for t, placements in zip(values, (rows, all_of_it, all_of_it)))
+        with pytest.raises(NotImplementedError, match="sharding strategy"):
+            bk.layer_norm(x, (8,), gamma, beta)
+        norm = local_map(lambda x, gamma, beta: bk.layer_norm(x, (8,), gamma, beta), rows,
+                         (rows, all_of_it, all_of_it), (rows, sums, sums), mesh)
+        y = norm(x, gamma, beta)
+        torch.testing.assert_close(y.full_tensor(), wanted)
+        y.square().sum().backward()
+        for found, leaf in zip((x, gamma, beta), whole):
+            torch.testing.assert_close(found.grad.full_tensor(), leaf.grad)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
+def test_local_map_calls_functions_on_shards_of_dtensors(tmp_path):
+    torch.multiprocessing.spawn(layer_norm_of_shards, (tmp_path / "ranks",), nprocs=2)
 
 
 def threads_of_this_process():
