@@ -65,13 +65,6 @@ class CompareCurves(ScriptCase):
         self.assertEqual(self.compare("first", "continued", "--from-step", "20")[0], 1)
         self.assertEqual(self.compare("first", "continued", "--from-step", "99")[0], 1)
 
-    def test_draws_all_runs(self):
-        self.write("near", lambda step: 1e-6)
-        self.assertEqual(self.compare("first", "near", "--svg", "loss.svg")[0], 0)
-        text = (self.folder / "loss.svg").read_text()
-        self.assertEqual(text.count("<polyline"), 2)
-        self.assertIn("near (fp32)", text)
-
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -178,8 +178,7 @@ log: {{tensorboard: false}}
 
     def compare(self, name, *words):
         """The worst share of a bound; Failed when one is beyond it."""
-        text = self.command(name, [sys.executable, "-B", PEERS / "compare_curves.py", *words,
-                                   "--svg", self.output / f"{name}.svg"])
+        text = self.command(name, [sys.executable, "-B", PEERS / "compare_curves.py", *words])
         shares = [float(share) for share in re.findall(r" ([0-9.]+) % ", text)]
         print(text, end="", flush=True)
         return f"nearest its bound: {max(shares):.1f} %" if shares else "compared"

@@ -2,16 +2,16 @@
 """Compares what `bertha_bench_rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
 
     build/release/bertha_bench_rows --dtype fp16 --json rows.json
-    cmake --build build/release --target bertha_row_c_api
+    cmake --build build/release --target bertha_kernels_c
     python3 tests/comparisons/row_kernels.py rows.json --save peers.json --svg plots \
-      --library build/release/tests/comparisons/libbertha_row_c_api.so
+      --library build/release/kernels/rows/libbertha_kernels.so
     python3 tests/comparisons/row_kernels.py rows.json --peers peers.json      # judge again, anywhere
 
 Prints one Markdown table for each operation, with the bars that it should clear, and exits 1 when a
 result of Bertha's was wrong or when a bar is missed (--report: only when a result was wrong).
 Measuring needs torch and takes about half a minute and --compile-seconds for torch.compile, for as
 many cases as they suffice for; with a filled cache (TORCHINDUCTOR_CACHE_DIR) that is all.
-Judging and drawing are standard library only.
+Judging needs the standard library only, drawing matplotlib.
 
 With --library Bertha's kernels run in PyTorch's process too, on the same tensors, in turns with
 PyTorch's ("beside", with a copy of as many bytes there), and PyTorch's bars are judged by these
@@ -29,12 +29,10 @@ multiple of PyTorch lies above the copy, the table says so: no kernel reaches it
 """
 import argparse
 import json
-import math
 import pathlib
 import sys
 
 EQUAL = 1.02
-COLORS = {"Bertha": "#1f6fb4", "PyTorch": "#d1620f", "copy": "#8a8f96"}
 TITLES = {"softmax_fwd": "Softmax forward", "softmax_bwd": "Softmax backward",
           "layer_norm_fwd": "LayerNorm forward", "layer_norm_bwd": "LayerNorm backward",
           "prelu_fwd": "PReLU forward", "prelu_bwd": "PReLU backward",
@@ -129,75 +127,28 @@ def summary(rows):
     return "\n".join(f"{title}, {bar}: {met} of {of}" for (title, bar), (met, of) in counts.items())
 
 
-# --- plots ---
-
-def panel(rows, left, top, wide, high, title):
-    """GB/s of useful bytes against the width, on a log axis."""
-    rows = sorted(rows, key=lambda row: width(row.shape))
-    low_x, high_x = (math.log2(width(rows[i].shape)) for i in (0, -1))
-    high_x = max(high_x, low_x + 1)
-    series = {"copy": [(row, row.copy_us) for row in rows],
-              "PyTorch": [(row, row.peers["eager"]) for row in rows if row.peers["eager"]],
-              "Bertha": [(row, row.us) for row in rows]}
-    most = max(row.gbps(us) for points in series.values() for row, us in points)
-    step = 1000 if most > 2000 else 10 ** math.floor(math.log10(most))
-    high_y = math.ceil(most / step) * step
-
-    def x(columns):
-        return left + (math.log2(columns) - low_x) / (high_x - low_x) * wide
-
-    def y(gbps):
-        return top + high - gbps / high_y * high
-
-    out = [f'<text x="{left}" y="{top - 10}" font-size="14" fill="#222222">{title}</text>']
-    for tick in range(0, round(high_y) + 1, round(step)):
-        out.append(f'<path d="M{left} {y(tick):.1f}H{left + wide}" stroke="#dddddd"/>'
-                   f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end" '
-                   f'fill="#444444">{tick}</text>')
-    for power in range(math.ceil(low_x), math.floor(high_x) + 1, 2):
-        out.append(f'<text x="{x(2 ** power):.1f}" y="{top + high + 18}" text-anchor="middle" '
-                   f'fill="#444444">{2 ** power}</text>')
-    for name, points in series.items():
-        places = [(x(width(row.shape)), y(row.gbps(us))) for row, us in points]
-        dashes = ' stroke-dasharray="5 4"' if name == "copy" else ""
-        out.append('<polyline points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b in places) +
-                   f'" fill="none" stroke="{COLORS[name]}" stroke-width="1.8"{dashes}/>')
-        if name != "copy":
-            out.extend(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.6" fill="{COLORS[name]}"/>'
-                       for a, b in places)
-    return out
-
-
-def svg(name, forward, backward, caption):
-    wide, high, top, gap = 390, 300, 66, 74
-    total = 64 + 2 * wide + gap + 16
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + high + 50}" '
-           'font-family="sans-serif" font-size="12">',
-           f'<rect width="{total}" height="{top + high + 50}" fill="#ffffff"/>',
-           f'<text x="64" y="22" font-size="15" fill="#222222">{caption}</text>']
-    for i, (label, color) in enumerate(COLORS.items()):
-        out.append(f'<text x="{total - 16 - 70 * (len(COLORS) - 1 - i)}" y="{top - 10}" '
-                   f'text-anchor="end" fill="{color}">{label}</text>')
-    out += panel(forward, 64, top, wide, high, f"{name} forward")
-    out += panel(backward, 64 + wide + gap, top, wide, high, f"{name} backward")
-    out.append(f'<text x="{total / 2}" y="{top + high + 40}" text-anchor="middle" '
-               'fill="#444444">columns</text>')
-    out.append(f'<text transform="translate(14 {top + high / 2}) rotate(-90)" '
-               'text-anchor="middle" fill="#444444">useful bytes (GB/s)</text>')
-    return "\n".join(out) + "\n</svg>\n"
-
-
 def draw(folder, rows, device):
+    """GB/s of useful bytes by the width, a picture for softmax and one for LayerNorm."""
+    from pictures import new_figure, write_figure
     folder.mkdir(parents=True, exist_ok=True)
     for stem, name in (("softmax", "Softmax"), ("layer_norm", "LayerNorm")):
-        parts = [[row for row in rows if row.operation == stem + way and "log" not in row.shape]
-                 for way in ("_fwd", "_bwd")]
+        parts = [sorted((row for row in rows if row.operation == stem + way and "log" not in row.shape),
+                        key=lambda row: width(row.shape)) for way in ("_fwd", "_bwd")]
         if not all(parts):
             continue
-        caption = f"{name}, {parts[0][0].shape.split('x')[0]} rows, {device}"
-        path = folder / f"{stem}.svg"
-        path.write_text(svg(name, *parts, caption), encoding="utf-8")
-        print(f"written: {path}")
+        figure = new_figure(11, 4.8)
+        figure.suptitle(f"{name}, {parts[0][0].shape.split('x')[0]} rows, {device}")
+        for axes, part, way in zip(figure.subplots(1, 2, sharey=True), parts, ("forward", "backward")):
+            for label, style, us_of in (("copy", "k--", lambda row: row.copy_us),
+                                        ("PyTorch", "C1o-", lambda row: row.peers["eager"]),
+                                        ("Bertha", "C0o-", lambda row: row.us)):
+                there = [row for row in part if us_of(row)]
+                axes.plot([width(row.shape) for row in there], [row.gbps(us_of(row)) for row in there], style,
+                          label=label, gid=f"{label} {way}")
+            axes.set(title=way, xlabel="columns", ylabel="useful bytes (GB/s)", xscale="log", ylim=(0, None))
+            axes.legend()
+        write_figure(figure, folder / f"{stem}.svg")
+        print(f"written: {folder / stem}.svg")
 
 
 def main():
@@ -205,7 +156,7 @@ def main():
     parser.add_argument("bertha", type=pathlib.Path, help="JSON of `bertha_bench_rows`, fp16")
     parser.add_argument("--peers", type=pathlib.Path, help="measured before, instead of measuring")
     parser.add_argument("--library", type=pathlib.Path,
-                        help="bertha_row_c_api: Bertha in PyTorch's process too")
+                        help="libbertha_kernels: Bertha in PyTorch's process too")
     parser.add_argument("--save", type=pathlib.Path, help="file for what was measured")
     parser.add_argument("--svg", type=pathlib.Path, help="folder for the two plots")
     parser.add_argument("--compile-seconds", type=float, default=60, help="default 60")

@@ -196,7 +196,7 @@ def row_case(operation, rows, columns, log, cudnn, library):
         if cudnn and not log:  # the same kernels
             programs["cudnn"] = lambda: Program(cudnn.softmax(rows, columns)[backward])
         if library:
-            programs["bertha"] = lambda: Program(library.softmax(rows, columns, log)[backward])
+            programs["bertha"] = lambda: Program(library.softmax(log)[backward])
         operands = lambda: (one(), forward(one(), -1)) if backward else (one(),)
     else:
         norm = lambda x, gamma, beta: aten.native_layer_norm(x, [columns], gamma, beta,
@@ -205,7 +205,7 @@ def row_case(operation, rows, columns, log, cudnn, library):
             lambda dy, x, mean, rstd, gamma, beta: aten.native_layer_norm_backward(
                 dy, x, [columns], mean, rstd, gamma, beta, [True, True, True]))
         if library:
-            programs["bertha"] = lambda: Program(library.layer_norm(rows, columns)[backward])
+            programs["bertha"] = lambda: Program(library.layer_norm()[backward])
 
         def operands():
             x, gamma, beta = one(), random(columns), random(columns)
@@ -422,7 +422,7 @@ class Measurement:
 
 
 def measure(cases, library, compile_seconds, save):
-    """cases: (operation, shape, bytes moved) of Bertha's; library: file of bertha_row_c_api, or None.
+    """cases: (operation, shape, bytes moved) of Bertha's; library: file of libbertha_kernels, or None.
     Returns the JSON object that row_kernels.py judges; save(object) is called with it after each
     case, so that a cut run has something to show.
     """

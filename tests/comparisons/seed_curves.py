@@ -8,7 +8,7 @@ A run is a folder with metrics.jsonl, or such a file; train.log_every_steps 1 gi
 of --spread differ in nothing but train.seed, those of --judged in one thing more, such as
 train.precision. The script draws all of them with the band that the first fill, prints where the mean
 of the judged ones is farthest from that of the others, and ends with exit code 1 where that is too
-far. It also shows the accuracy of their last evaluation in common. Standard library only.
+far. It also shows the accuracy of their last evaluation in common. --svg needs matplotlib.
 
 Rule: each curve becomes the means over windows of --window steps, as far as all runs go. In a window
 the k runs of --spread have a mean and a variance; the variance is averaged over NEIGHBORS windows. The
@@ -24,12 +24,11 @@ import pathlib
 import statistics
 import sys
 
-from compare_curves import COLORS, Picture, read_losses, svg_of
+from compare_curves import read_losses
 
 NEIGHBORS = 9
 LIMIT = {3: 7.0}  # standard errors, by seeds
 LIMIT_OF_MORE = 4.5
-SPREAD_COLOR = COLORS[0]
 
 
 class Run:
@@ -66,27 +65,28 @@ def judge(spread, judged):
     return differences, bounds
 
 
-def draw(spread, judged, steps, bounds):
-    runs = spread + judged
-    curves = Picture(f"Loss, means over {steps[0]} steps", "loss (nats)", steps,
-                     [v for run in runs for v in run.windows])
+def draw(path, spread, judged, steps, bounds):
+    """All curves, and their differences from the mean of the spread with what the judged may have."""
+    from pictures import new_figure, write_figure
     means = [statistics.fmean(values) for values in zip(*(run.windows for run in spread))]
-    beside = {run: [v - m for v, m in zip(run.windows, means)] for run in runs}
-    difference = Picture(f"Beside the mean of {', '.join(run.name for run in spread)}",
-                         "difference (nats)", steps, [v for run in runs for v in beside[run]],
-                         top=470, height=330)
-    for picture, values in ((curves, {run: run.windows for run in runs}), (difference, beside)):
+    figure = new_figure(9, 8.5)
+    curves, difference = figure.subplots(2, sharex=True, height_ratios=(3, 2))
+    for axes, base in ((curves, [0] * len(steps)), (difference, means)):
+        values = {run: [v - b for v, b in zip(run.windows, base)] for run in spread + judged}
         columns = list(zip(*(values[run] for run in spread)))
-        picture.band(steps, [min(c) for c in columns], [max(c) for c in columns], SPREAD_COLOR)
-        for i, run in enumerate(runs):
-            color = SPREAD_COLOR if run in spread else COLORS[1 + (i - len(spread)) % 7]
-            picture.line(steps, values[run], color, width=0.6 if run in spread else 1.3)
-            if picture is curves:
-                picture.legend(i, run.name, color)
-    for sign in (-1, 1):  # the mean of the judged ones stays between these
-        limits = [min(max(sign * b, difference.low), difference.high) for b in bounds]
-        difference.line(steps, limits, "#888888", width=0.8)
-    return svg_of([curves, difference])
+        axes.fill_between(steps, [min(c) for c in columns], [max(c) for c in columns], color="C0", alpha=0.25)
+        for run in spread:
+            axes.plot(steps, values[run], color="C0", linewidth=0.6, label=run.name)
+        for i, run in enumerate(judged):
+            axes.plot(steps, values[run], color=f"C{1 + i % 9}", linewidth=1.3, label=run.name)
+    limits = difference.get_ylim()  # of the runs
+    for sign in (-1, 1):
+        difference.plot(steps, [sign * bound for bound in bounds], color="gray", linewidth=0.8)
+    curves.set(title=f"Loss, means over {steps[0]} steps", ylabel="loss (nats)")
+    curves.legend()
+    difference.set(title=f"Minus the mean of {', '.join(run.name for run in spread)}", xlabel="step",
+                   ylabel="difference (nats)", ylim=limits)
+    write_figure(figure, path)
 
 
 def main():
@@ -126,7 +126,7 @@ def main():
           f"{100 * shares[worst]:.0f} % of what is allowed"
           f"{'  FAILED' if failed else ''}; {statistics.fmean(differences):+.4f} nats on average")
     if arguments.svg:
-        pathlib.Path(arguments.svg).write_text(draw(spread, judged, steps, bounds), encoding="utf-8")
+        draw(arguments.svg, spread, judged, steps, bounds)
         print(f"written: {arguments.svg}")
     sys.exit(1 if failed else 0)
 
