@@ -50,24 +50,24 @@ class GpuEvidence(ScriptCase):
         return path
 
     def test_a_sound_program_passes(self):
-        stages = "resume,no_gpu,to_cpu,not_finite,lost_rank,nodes"
+        stages = "resume,to_cpu,too_large,nodes"
         code, text, results = self.collect(stages)
         self.assertEqual(code, 0, text)
         self.assertEqual(results, {stage: "passed" for stage in stages.split(",")})
 
     def test_runs_that_differ_and_wrong_exit_codes_fail(self):
-        wrapped = self.wrapped("if [[ $* == *no_gpu* ]]; then exit 0; fi\n"
+        wrapped = self.wrapped("if [[ $* == *runs/large* ]]; then exit 0; fi\n"
                                "if [[ $1 == train ]]; then set -- \"$@\" --seed $RANDOM; fi")
-        code, text, results = self.collect("resume,no_gpu", wrapped)
+        code, text, results = self.collect("resume,too_large", wrapped)
         self.assertEqual(code, 1, text)
-        self.assertEqual(results, {"resume": "FAILED", "no_gpu": "FAILED"})
+        self.assertEqual(results, {"resume": "FAILED", "too_large": "FAILED"})
 
     def test_a_stage_that_hangs_is_ended(self):
         wrapped = self.wrapped("sleep 1000")
-        code, text, results = self.collect("no_gpu", wrapped, ["--limit", "no_gpu=2"])
+        code, text, results = self.collect("too_large", wrapped, ["--limit", "too_large=2"])
         self.assertEqual(code, 1, text)
         self.assertIn("ran out of the stage's time", text)
-        self.assertEqual(results, {"no_gpu": "FAILED"})
+        self.assertEqual(results, {"too_large": "FAILED"})
 
     def test_unknown_stages_are_refused(self):
         code, text, _ = self.collect("resume,speed")
