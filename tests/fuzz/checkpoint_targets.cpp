@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
+#include "tests/harness/checkpoint/checkpoint_rig.h"
 
 namespace bertha::fuzz {
 namespace {
@@ -230,16 +231,7 @@ void read_state(const std::string& bytes) {
 }
 
 std::vector<std::string> state_seeds() {
-  TrainingState state{.step = 40,
-                      .samples_trained = 448 * 40,
-                      .seed = ~uint64_t{0},
-                      .data = {.global_batch_seqs = 448,
-                               .order = SampleOrder::kWindowed,
-                               .window_shards = 5,
-                               .identity = "0123456789abcdef"},
-                      .lamb = {},
-                      .evals = {{.step = 5, .samples = 9, .mlm_accuracy = 0.1, .mlm_loss = 7.5}},
-                      .training_seconds = 12.25};
+  TrainingState state = testing::some_state(40);
   const std::string plain = to_json(state);
   state.joules = 1e6;
   state.fp8_scale_exponents = {1, -7};

@@ -309,43 +309,6 @@ TEST(OnAllRanks, AFailedAllocationOnOneRankIsOutOfMemoryOnAll) {
   });
 }
 
-TEST(Checkpoint, RefusesAFlippedByteInEveryFileOnAllRanks) {
-  for (const char* name :
-       {"model.safetensors", "state.json", "optimizer-00000-of-00002.safetensors",
-        "optimizer-00001-of-00002.safetensors"}) {
-    const TempFolder folder;
-    const std::string path = save(folder.path(), 2, 1);
-    flip_byte(path + "/" + name, -9);
-    int throwing_ranks = 0;
-    std::mutex mutex;
-    as_ranks(2, small_config(), [&](const CheckpointParts& parts) {
-      const std::string message = error_of([&] { load_checkpoint(path, parts); });
-      const std::lock_guard<std::mutex> lock(mutex);
-      EXPECT_THAT(message, HasSubstr(name));
-      ++throwing_ranks;
-    });
-    EXPECT_EQ(throwing_ranks, 2);
-  }
-}
-
-TEST(Checkpoint, RefusesTruncatedAndMissingFiles) {
-  for (const char* name : {"model.safetensors", "optimizer-00000-of-00001.safetensors"}) {
-    for (const bool truncate : {true, false}) {
-      const TempFolder folder;
-      const std::string path = save(folder.path(), 1, 1);
-      const std::string file = path + "/" + name;
-      if (truncate) {
-        fs::resize_file(file, fs::file_size(file) / 2);
-      } else {
-        fs::remove(file);
-      }
-      const std::string message = error_of([&] { load(path, 1); });
-      EXPECT_THAT(message, HasSubstr(truncate ? name : "")) << name;
-      EXPECT_THAT(message, HasSubstr(".")) << name;
-    }
-  }
-}
-
 TEST(Checkpoint, OfAnotherShapeNamesTensorFoundAndWanted) {
   const TempFolder folder;
   const std::string path = save(folder.path(), 1, 1);
