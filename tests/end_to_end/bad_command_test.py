@@ -16,14 +16,10 @@ class BadCommand(EndToEnd):
         self.assertFalse(folder.exists(), "nothing is started")
 
     def test_unknown_options(self):
-        self.check(["train", "--xyzzy"], "--xyzzy", "train --help")
-        self.check(["data", "prepare", "--vocabulary", "v"], "--vocabulary", "--vocab")
         self.check(["train", "--max-step", 3], "did you mean --max-steps?", ranks=2)
 
     def test_options_without_or_with_wrong_values(self):
         self.check(["train", "--max-steps"], "--max-steps")
-        self.check(["data", "prepare", "--text", "t", "--vocab", "v", "--output", "o",
-                    "--duplication", "x"], "--duplication")
         self.check(["data", "prepare", "--vocab", "v", "--output", "o"], "--text")
         self.check(["config", "show", "--doc", "--json", "d.json"], "--doc", "--json")
         self.check(["config", "diff", "a.yaml"], "config diff")
@@ -70,18 +66,10 @@ class BadCommand(EndToEnd):
     def test_a_key_that_does_not_exist(self):
         self.check_train("model.head", "unknown key", "did you mean model.heads?", ranks=2,
                          model__head=2)
-        self.check_train("train.sed", "did you mean train.seed?", train__sed=2)
-
-    def test_wrong_types_and_ranges(self):
-        self.check_train("train.seed", "abc", "integer", train__seed="abc")
-        self.check_train("model.layers", "0", "1 to 256", model__layers=0)
 
     def test_impossible_shapes(self):
         self.check_train("model.heads = 5", "model.hidden = 32", "divisor", ranks=2,
                          model__heads=5)
-        self.check_train("model.hidden = 30", "multiple of 8", model__hidden=30, model__heads=3)
-        self.check_train("data.max_seq_tokens = 64", "model.max_positions = 32",
-                         data__max_seq_tokens=64)
 
     def test_a_batch_that_does_not_divide(self):
         self.check_train("train.global_batch_seqs = 13", "2 ranks", "choose 14",
@@ -97,14 +85,9 @@ class BadCommand(EndToEnd):
                        "five", f"{path}:6:3", "did you mean train.max_steps?")
 
     def test_files_that_are_no_yaml(self):
-        self.check(["train", "--config", "/nowhere.yaml"], "/nowhere.yaml", "no such file")
         self.check(["train", "--config", "/dev/null"], "/dev/null: is a device or a pipe")
         path = self.scratch / "broken.yaml"
         path.write_text("model: {layers: 2\ntrain: [\n")
-        self.check(["train", "--config", path], path)
-        path.write_text("- 1\n- 2\n")
-        self.check(["train", "--config", path], path)
-        path.write_text(f"include: {path.name}\n")
         self.check(["train", "--config", path], path)
 
     def test_a_launch_without_the_launcher(self):

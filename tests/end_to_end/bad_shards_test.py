@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import subprocess
 
-from support import BENT_SHARDS, EndToEnd, bertha, main, mllog, steps
+from support import MALFORMED_SHARDS, EndToEnd, bertha, main, mllog, steps
 
 FOREIGN_SHARDS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/foreign_shard"
 
@@ -12,8 +12,8 @@ FOREIGN_SHARDS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/foreign_shard"
 class BadShards(EndToEnd):
     """Three shards without a manifest, one of them wrong."""
 
-    # What bent_shards writes, and what the message has to say; the first three meet two ranks.
-    BENT = {
+    # What malformed_shards writes, and what the message has to say; the first three meet two ranks.
+    MALFORMED = {
         "token_beyond_vocabulary": ("input_ids", "row 17", "320", "0 to 319"),
         "wrong_dtype": ("input_ids", "int8", "want variable-length int16"),
         "mask_beyond_length": ("masked_lm_positions", "row 17", "want ascending positions"),
@@ -24,11 +24,11 @@ class BadShards(EndToEnd):
     def setUpClass(cls):
         super().setUpClass()
         cls.sound = cls.scratch / "sound.hdf5"
-        cls.bend("sound", cls.sound)
+        cls.malform("sound", cls.sound)
 
     @staticmethod
-    def bend(kind, path):
-        subprocess.run([BENT_SHARDS, kind, str(path)], check=True)
+    def malform(kind, path):
+        subprocess.run([MALFORMED_SHARDS, kind, str(path)], check=True)
 
     def folder_with(self, make):
         """Two sound shards, and between them the one that `make` writes to its path."""
@@ -52,25 +52,25 @@ class BadShards(EndToEnd):
         return run
 
     def test_sound_shards_train(self):
-        folder = self.folder_with(lambda path: self.bend("sound", path))
+        folder = self.folder_with(lambda path: self.malform("sound", path))
         self.train(self.new_folder(), ranks=2, data__train=folder, train__max_steps=2)
 
-    def test_bent_shards(self):
-        for number, (kind, texts) in enumerate(self.BENT.items()):
+    def test_malformed_shards(self):
+        for number, (kind, texts) in enumerate(self.MALFORMED.items()):
             with self.subTest(kind):
-                folder = self.folder_with(lambda path, kind=kind: self.bend(kind, path))
+                folder = self.folder_with(lambda path, kind=kind: self.malform(kind, path))
                 self.check(folder, folder / "part_1.hdf5", *texts, ranks=2 if number < 3 else 0)
 
-    def test_a_bent_shard_in_every_exchange_mode(self):
-        folder = self.folder_with(lambda path: self.bend("mask_beyond_length", path))
+    def test_a_malformed_shard_in_every_exchange_mode(self):
+        folder = self.folder_with(lambda path: self.malform("mask_beyond_length", path))
         for mode in ("off", "allgather"):  # the others have lengths
             with self.subTest(mode):
                 self.check(folder, folder / "part_1.hdf5", "row 17", ranks=3,
                            data__exchange_padding=mode)
 
-    def test_a_bent_shard_that_is_met_while_training(self):
-        folder = self.folder_with(lambda path: self.bend("token_beyond_vocabulary", path))
-        # One shard at a time, and with this seed the bent one is not the first.
+    def test_a_malformed_shard_that_is_met_while_training(self):
+        folder = self.folder_with(lambda path: self.malform("token_beyond_vocabulary", path))
+        # One shard at a time, and with this seed the malformed one is not the first.
         run = self.check(folder, folder / "part_1.hdf5", "row 17", data__window_shards=1,
                          train__seed=4)
         trained = max(steps(run), default=0)
@@ -107,7 +107,7 @@ class BadShards(EndToEnd):
     def test_shards_without_samples(self):
         folder = self.new_folder("shards")
         folder.mkdir()
-        self.bend("no_samples", folder / "part_0.hdf5")
+        self.malform("no_samples", folder / "part_0.hdf5")
         self.check(folder, folder / "part_0.hdf5", "no sample inside", ranks=0)
 
     def test_no_folder_and_no_shards(self):
@@ -134,26 +134,26 @@ class BadShards(EndToEnd):
                 self.check(folder, folder / "part_1.hdf5", "not a readable HDF5 file",
                            ranks=2 if part == len(whole) // 2 else 0)
 
-    def test_no_eval_set_and_a_bent_one(self):
+    def test_no_eval_set_and_a_malformed_one(self):
         self.check(self.data.train, "/nowhere", "no such file or folder", data__eval="/nowhere",
                    started=False)
-        bent = self.scratch / "part_eval.hdf5"
-        self.bend("label_beyond_vocabulary", bent)
-        self.check(self.data.train, bent, "3000", ranks=0, data__eval=bent)
+        bad = self.scratch / "part_eval.hdf5"
+        self.malform("label_beyond_vocabulary", bad)
+        self.check(self.data.train, bad, "3000", ranks=0, data__eval=bad)
 
     def test_an_evaluation_set_without_a_masked_token(self):
-        bent = self.scratch / "part_unmasked.hdf5"
-        self.bend("nothing_masked", bent)
+        bad = self.scratch / "part_unmasked.hdf5"
+        self.malform("nothing_masked", bad)
         text = "none of its 40 sequences has a masked token"
         for ranks in (0, 2):
-            self.check(self.data.train, bent, text, ranks=ranks, data__eval=bent)
+            self.check(self.data.train, bad, text, ranks=ranks, data__eval=bad)
         _, checkpoint = self.train_once()
         for ranks in (0, 2):
-            done = bertha("eval", "--checkpoint", checkpoint, *self.data.config(data__eval=bent),
+            done = bertha("eval", "--checkpoint", checkpoint, *self.data.config(data__eval=bad),
                           ranks=ranks)
-            self.assert_failure(done, 4, bent, text)
+            self.assert_failure(done, 4, bad, text)
             self.assertNotIn("accuracy  ", done.out)
-        folder = self.folder_with(lambda path: shutil.copy(bent, path))  # training has other masks
+        folder = self.folder_with(lambda path: shutil.copy(bad, path))  # training has other masks
         self.train(self.new_folder(), ranks=2, data__train=folder, train__max_steps=2)
 
     def test_sequences_longer_than_told(self):

@@ -1,7 +1,7 @@
 """A call of CUDA or cuBLASLt fails once, or is the last of its process: nothing whole is lost, one
 sentence says why, and the same command then ends with the same weights.
 
-    cuda_failure_points_test.py BERTHA_FAILING_CUDA MPIEXEC BENT_SHARDS SCRATCH FAILING_CALLS [--calls N]
+    cuda_failure_points_test.py BERTHA_FAILING_CUDA MPIEXEC MALFORMED_SHARDS SCRATCH FAILING_CALLS [--calls N]
 
 Resumed runs on the GPU, of two ranks where two GPUs are, in fp32 and in bf16. N calls in all (24) are
 drawn so that each function has its turn before one has its second; several runs share the GPUs.

@@ -1,7 +1,7 @@
 """Every call that a result depends on fails once, or is the last of its process: nothing whole is lost,
 one sentence says why, and the same command then ends with the same results.
 
-    failure_points_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH FAILING_CALLS [all]
+    failure_points_test.py BERTHA MPIEXEC MALFORMED_SHARDS SCRATCH FAILING_CALLS [all]
 
 The program runs with a library before the C library (tests/support/failing_calls.cpp) that counts its
 calls and makes one of them fail. Without `all` a few calls of each command are taken, at the same

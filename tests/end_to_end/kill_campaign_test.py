@@ -1,6 +1,6 @@
 """Kills training and data commands at random moments: nothing whole is lost, and all goes on.
 
-    kill_campaign_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH [--kills N] [--seed S] [--ranks R]
+    kill_campaign_test.py BERTHA MPIEXEC MALFORMED_SHARDS SCRATCH [--kills N] [--seed S] [--ranks R]
                           [--backend cpu|cuda]
 
 Each kill takes a command, a moment, a process (a rank, or the launcher) and a signal. Afterwards all

@@ -1,6 +1,6 @@
 """Limits of addresses and of processes, on a machine with many cores.
 
-    limits_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH MANY_CORES FAILING_CALLS
+    limits_test.py BERTHA MPIEXEC MALFORMED_SHARDS SCRATCH MANY_CORES FAILING_CALLS
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """Trains for a long time with evaluations, checkpoints, stops and resumes: no rank grows.
 
-    soak_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH [--minutes M] [--ranks R] [--backend cpu|cuda]
+    soak_test.py BERTHA MPIEXEC MALFORMED_SHARDS SCRATCH [--minutes M] [--ranks R] [--backend cpu|cuda]
 
 One process trains for half of the time. In the other half a signal stops the run again and again, and
 it goes on with R ranks and with half of them in turn. Memory, open files and threads of every rank are

@@ -1,6 +1,6 @@
 """What the end-to-end tests share: runs of the program, a small text and data made from it.
 
-usage of every test: NAME_test.py BERTHA MPIEXEC BENT_SHARDS SCRATCH
+usage of every test: NAME_test.py BERTHA MPIEXEC MALFORMED_SHARDS SCRATCH
 """
 
 import functools
@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-BERTHA, MPIEXEC, BENT_SHARDS, SCRATCH = sys.argv[1:5]
+BERTHA, MPIEXEC, MALFORMED_SHARDS, SCRATCH = sys.argv[1:5]
 BACKEND = os.environ.get("BERTHA_TEST_BACKEND", "cpu")  # of the ranks that train
 LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
 # What started the tests may block signals; then an mpiexec below them would pass none on. It may ignore

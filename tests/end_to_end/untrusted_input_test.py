@@ -1,4 +1,4 @@
-"""What files from a stranger can do: be read. The table of launch/strangers.md has a row for each class."""
+"""What untrusted files can do: be read. The table of launch/strangers.md has a row for each class."""
 
 import contextlib
 import json
@@ -98,6 +98,31 @@ class Files(EndToEnd):
         pipe = self.scratch / "pipe"
         os.mkfifo(pipe)
         self.end_soon(["fill", "--checkpoint", self.good, "--vocab", pipe, "a [MASK]"])
+
+    def test_json_that_is_nested_too_deep(self):
+        def nested(before):
+            """More than any stack has room for."""
+            return before + "[" * 200_000 + "]" * 200_000 + "}"
+
+        def check(arguments, file):
+            self.assert_failure(bertha(*arguments), 4, file, "nested deeper than 64 levels")
+
+        data = self.new_folder("data")
+        shutil.copytree(self.data.train, data)
+        manifest = data / "manifest.json"
+        manifest.write_text(nested('{"format_version":'))
+        check(["data", "verify", data], manifest)
+        check(["train", *self.data.config(log__run_dir=self.new_folder(), data__train=data)], manifest)
+        weights = self.new_folder("weights")
+        weights.mkdir()
+        evaluate = ["eval", "--checkpoint", weights, *self.data.config()]
+        (weights / "config.json").write_text(nested('{"model_type":'))
+        shutil.copy(self.good / "model.safetensors", weights)
+        check(evaluate, weights / "config.json")
+        header = nested('{"tensor":').encode()
+        (weights / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+        (weights / "config.json").unlink()
+        check(evaluate, weights / "model.safetensors")
 
     def test_names_inside_files_stay_inside_their_folder(self):
         secret = self.scratch / "secret"
@@ -237,26 +262,6 @@ class Permissions(EndToEnd):
         self.assertEqual(loose, [])
 
 
-class Network(EndToEnd):
-    @staticmethod
-    def listens_at(process):
-        """The addresses at which a process waits for connections, in the form of /proc/net."""
-        sockets = {os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()}
-        lines = [line.split() for table in ("tcp", "tcp6")
-                 for line in pathlib.Path("/proc/net", table).read_text().splitlines()]
-        return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
-
-    def test_ranks_that_are_all_on_this_machine_listen_on_no_network(self):
-        folder = self.new_folder()
-        config = folder.with_suffix(".yaml")
-        config.write_text("train: {seed: 3}\n")
-        words = self.data.config(log__run_dir=folder, train__max_steps=10**6, eval__every_samples=10**9)
-        with Running("--ranks", 2, config, *words, script="run_local.sh") as job:
-            job.wait_for((folder / "metrics.jsonl").exists, "the log")
-            found = [address for process in job.rank_processes() for address in self.listens_at(process)]
-        self.assertEqual([address for address in found if not address.startswith("0100007F:")], [])
-
-
 class Writing(EndToEnd):
     def test_nothing_is_written_but_the_run_folder_and_latest(self):
         place = self.new_folder("place")
@@ -287,31 +292,45 @@ class Writing(EndToEnd):
                 (path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
 
 
-class Listening(EndToEnd):
-    def sockets(self, process):
-        links = []
+class Network(EndToEnd):
+    @staticmethod
+    def sockets(process):
+        links = set()
         for fd in os.listdir(f"/proc/{process}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-                links.append(os.readlink(f"/proc/{process}/fd/{fd}"))
-        return [link for link in links if link.startswith("socket:")]
+                links.add(os.readlink(f"/proc/{process}/fd/{fd}"))
+        return {link for link in links if link.startswith("socket:")}
+
+    def listens_at(self, process):
+        """The addresses at which a process waits for connections, in the form of /proc/net."""
+        sockets = self.sockets(process)
+        lines = [line.split() for table in ("tcp", "tcp6")
+                 for line in pathlib.Path("/proc/net", table).read_text().splitlines()]
+        return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
+
+    def test_ranks_that_are_all_on_this_machine_listen_on_no_network(self):
+        folder = self.new_folder()
+        config = folder.with_suffix(".yaml")
+        config.write_text("train: {seed: 3}\n")
+        words = self.data.config(log__run_dir=folder, train__max_steps=10**6, eval__every_samples=10**9)
+        with Running("--ranks", 2, config, *words, script="run_local.sh") as job:
+            job.wait_for((folder / "metrics.jsonl").exists, "the log")
+            found = [address for process in job.rank_processes() for address in self.listens_at(process)]
+        self.assertEqual([address for address in found if not address.startswith("0100007F:")], [])
 
     def test_a_process_alone_has_no_socket_and_starts_no_other(self):
-        folder = self.new_folder()
-        with Running("train", *self.data.config(log__run_dir=folder, train__max_steps=10**7),
-                     ) as alone:
-            alone.wait_for(lambda: (folder / "metrics.jsonl").exists(), "the first step")
-            process, = alone.rank_processes()
-            self.assertEqual(self.sockets(process), [])
-            with open(f"/proc/{process}/task/{process}/children") as children:
-                self.assertEqual(children.read().split(), [])
-
-    def test_commands_that_are_no_ranks(self):
-        output = self.new_folder()
-        with Running("data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab, "-o",
-                     output, "--duplication", 500) as preparing:
-            preparing.wait_for(lambda: (output / "work").exists(), "its folder")
-            process, = preparing.rank_processes()
-            self.assertEqual(self.sockets(process), [])
+        folder, output = self.new_folder(), self.new_folder()
+        for arguments, sign in (
+                (["train", *self.data.config(log__run_dir=folder, train__max_steps=10**7)],
+                 folder / "metrics.jsonl"),
+                (["data", "prepare", "--text", self.data.text, "--vocab", self.data.vocab, "-o", output,
+                  "--duplication", 500], output / "work")):
+            with Running(*arguments) as alone:
+                alone.wait_for(sign.exists, sign)
+                process, = alone.rank_processes()
+                self.assertEqual(self.sockets(process), set())
+                with open(f"/proc/{process}/task/{process}/children") as children:
+                    self.assertEqual(children.read().split(), [])
 
 
 if __name__ == "__main__":
