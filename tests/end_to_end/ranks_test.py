@@ -1,6 +1,6 @@
 """The same global batches give the same losses, however they are assigned over ranks and micro-batches."""
 
-from support import LOSS_F32, EndToEnd, main, possible_ranks, records, steps
+from support import LOSS_F32, EndToEnd, main, must, possible_ranks, records, steps
 
 
 class SameLosses(EndToEnd):
@@ -66,6 +66,25 @@ class SameLosses(EndToEnd):
 
     def test_two_threads(self):
         self.check(2, train__threads_per_rank=2)
+
+    def test_resumed_over_another_number_of_ranks(self):
+        """Without dropout, whose masks depend on the rank."""
+        for before, after, buckets_before in (2, 1, {}), (1, 3, {}), (3, 2, {"optimizer__bucket_mib": 0.02}):
+            folder = self.new_folder("changed")
+            self.train(folder, ranks=before, train__max_steps=4, **buckets_before)
+            self.train(folder, ranks=after)
+            self.assertEqual([run["world_size"] for run in records(folder, "run")], [before, after])
+            self.assert_same_steps(self.alone, folder, self.STEPS)
+
+    def test_shards_of_one_folder_may_differ_in_layout(self):
+        fixed, mixed, packed = (self.new_folder(name) for name in ("fixed", "mixed", "packed"))
+        must("data", "convert", self.data.train, "--output", fixed, "--layout", "fixed")
+        must("data", "pack", self.data.eval, "--output", packed)
+        mixed.mkdir()
+        for name, source in zip(sorted(p.name for p in fixed.glob("part_*")),
+                                (fixed, self.data.train, fixed)):
+            (mixed / name).write_bytes((source / name).read_bytes())
+        self.check(2, data__train=mixed, data__eval=packed)
 
 
 class LocalMeans(EndToEnd):

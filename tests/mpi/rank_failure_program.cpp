@@ -32,8 +32,7 @@ int fail_as_told(World& world, const std::string& how) {
   // As in training, where SIGTERM only asks for a checkpoint.
   std::signal(SIGTERM, ignore_signal);
   const bool chosen = world.rank() == world.size() - 1;
-  const auto watchdog =
-      make_watchdog(world, how == "hang" || how == "slow" || how == "spin" ? 2.0 : 0.0);
+  const auto watchdog = make_watchdog(world, how == "slow" || how == "spin" ? 2.0 : 0.0);
   watchdog->set_check([=] {
     if (chosen && how == "lost-peer") fail(ExitCode::kEnvironment, "communication: peer lost");
   });
@@ -43,11 +42,6 @@ int fail_as_told(World& world, const std::string& how) {
   if (chosen && how == "throw") fail(ExitCode::kData, "shard 3 is torn; prepare it again");
   if (chosen && how == "bad-alloc") throw std::bad_alloc();
   if (chosen && how == "logic-error") throw std::logic_error("impossible");
-  if (chosen && how == "kill") std::raise(SIGKILL);
-  if (chosen && how == "segfault") std::raise(SIGSEGV);
-  if (chosen && how == "hang") {
-    for (;;) std::raise(SIGSTOP);
-  }
   if (chosen && (how == "lost-peer" || how == "slow")) {
     for (;;) pause();  // as a rank that waits for its device or disk
   }

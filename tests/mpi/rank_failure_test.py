@@ -74,22 +74,6 @@ class RankFailure(unittest.TestCase):
         self.assertIn("train.global_batch_seqs", output)
         self.check(2, "logic-error", 1, "impossible")
 
-    def test_a_killed_rank_ends_the_job(self):
-        output = self.check(3, "kill", 137, "ended without a message")
-        self.assertIn("rank 2 of 3", output)
-
-    def test_a_crashed_rank_ends_the_job(self):
-        found, output, seconds = start(2, "segfault")
-        self.assertNotEqual(found, 0, output)
-        self.assertLess(seconds, self.most_seconds)
-
-    def test_a_stopped_rank_is_named_with_step_and_phase(self):
-        output = self.check(2, "hang", 124, "has not answered for 2 s")
-        self.assertIn("error: rank 1 of 2", output)
-        self.assertIn("last seen in step 7, phase training, after collective call ", output)
-        self.assertIn("; rank 0 waits in step 7, phase training, in collective call ", output)
-        self.assertIn("which cannot show its stack: state T (stopped by a signal)", output)
-
     def test_a_slow_rank_is_named_with_step_and_phase(self):
         output = self.check(3, "slow", 124, "has stood still for 2 s in step 7, phase training")
         self.assertIn("error: rank 2 of 3", output)

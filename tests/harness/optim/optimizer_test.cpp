@@ -306,12 +306,7 @@ TEST(Optimizer, SumsABucketOnceBackwardHasPassedItAndWaitsForWeightsOnceTheyAreN
 }
 
 TEST_P(EachOptimizer, TheSameRunGivesTheSameBits) {
-  const RunResult first = run_on_threads(3, spec)[1];
-  const RunResult second = run_on_threads(3, spec)[1];
-  EXPECT_EQ(first.master, second.master);
-  EXPECT_EQ(first.m, second.m);
-  EXPECT_EQ(first.v, second.v);
-  EXPECT_TRUE(same_bits(first.states.back(), second.states.back()));
+  expect_same(run_on_threads(3, spec)[1], run_on_threads(3, spec)[1], "again");
 }
 
 TEST_P(EachOptimizer, GapsAndPaddingStayZero) {
