@@ -31,7 +31,7 @@ TEST(CudaLamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
   shard.segments = {{.tensor = 2, .begin = 1, .end = 4}};
   shard.weight = {9, 1, 2, 2, 9, 9, 9, 9, 9, 9};
   shard.state.gradient_multiplier = 0.0f;
-  const GpuShard on_gpu(shard, DType::kF32);
+  GpuShard on_gpu(shard, DType::kF32);
   LambMoments moments = on_gpu.moments_args();
   moments.rules.weight_decay = 0.5;
   for (int i = 0; i < 2; ++i) {
@@ -42,7 +42,7 @@ TEST(CudaLamb, NormsAreOverwrittenAndZeroForTensorsWithoutASegment) {
 
 TEST(CudaLamb, ARankWithoutElementsContributesZeroNorms) {
   const Shard shard(0, 700);
-  const GpuShard on_gpu(shard, DType::kF16);
+  GpuShard on_gpu(shard, DType::kF16);
   gpu().ops->run(on_gpu.moments_args());
   gpu().ops->run(on_gpu.apply_args());
   EXPECT_EQ(on_gpu.read_norms(), std::vector<double>(1400, 0.0));
@@ -56,7 +56,7 @@ TEST(CudaLamb, SegmentsOfOneTensorNeedNotBeNeighbours) {
   std::fill(shard.weight.begin(), shard.weight.end(), 1.0f);
   std::fill(shard.weight.begin() + 20'000, shard.weight.begin() + 40'000, 2.0f);
   shard.state.gradient_multiplier = 0.0f;
-  const GpuShard on_gpu(shard, DType::kBF16);
+  GpuShard on_gpu(shard, DType::kBF16);
   LambMoments moments = on_gpu.moments_args();
   moments.rules.weight_decay = 1.0;
   gpu().ops->run(moments);
@@ -66,7 +66,7 @@ TEST(CudaLamb, SegmentsOfOneTensorNeedNotBeNeighbours) {
 TEST(CudaLamb, TheTrustRatioNeedsDecayAndBothNorms) {
   for (const TrustRatioCase& c : kTrustRatioCases) {
     Shard shard = trust_ratio_shard(c);
-    const GpuShard on_gpu(shard, DType::kF32);
+    GpuShard on_gpu(shard, DType::kF32);
     gpu().ops->run(on_gpu.apply_args());
     EXPECT_FLOAT_EQ(on_gpu.read_weight()[0], 10.0f - 0.5f * c.ratio);
     EXPECT_EQ(on_gpu.read_model_weight(), on_gpu.read_weight());
@@ -94,9 +94,10 @@ TEST(CudaClipLocal, RoundsOnceAndStartsAtAnyElement) {
           shard.gradient = rounded_to(io, gradient).values;
           shard.sum = 2500.0;
           shard.state.loss_scale = 10.0f;  // the norm is 5
-          const GpuShard on_gpu(shard, io, pad);
+          GpuShard on_gpu(shard, io, pad);
           const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
-          clip(*gpu().ops, on_gpu.gradient(), on_gpu.sum(), on_gpu.state(), factor.view(), limit);
+          clip(*gpu().ops, on_gpu.gradient_view(), on_gpu.sum_view(), on_gpu.state_view(),
+               factor.view(), limit);
           float on_cpu = 0.0f;
           clip(*cpu().ops, Shard::of(shard.gradient), shard.sum_view(), shard.state_view(),
                View(&on_cpu, DType::kF32, {1}), limit);
@@ -114,9 +115,10 @@ TEST(CudaClipLocal, LeavesAGradientThatIsNotFiniteAsItIs) {
   Shard shard(2, 1);
   shard.gradient = {kInf, 40.0f};
   shard.sum = std::numeric_limits<double>::infinity();
-  const GpuShard on_gpu(shard, DType::kF32);
+  GpuShard on_gpu(shard, DType::kF32);
   const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
-  clip(*gpu().ops, on_gpu.gradient(), on_gpu.sum(), on_gpu.state(), factor.view(), 1.0);
+  clip(*gpu().ops, on_gpu.gradient_view(), on_gpu.sum_view(), on_gpu.state_view(), factor.view(),
+       1.0);
   EXPECT_EQ(factor.floats()[0], 1.0f);
   EXPECT_EQ(on_gpu.read_gradient(), (std::vector<float>{kInf, 40.0f}));
 }

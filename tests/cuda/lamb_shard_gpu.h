@@ -16,7 +16,7 @@ inline HostTensor<float> tensor_of(const std::vector<float>& values, int64_t pad
 
 /// The device's copy of a Shard. With `pad_before` its arrays begin that many elements after an
 /// aligned address.
-class GpuShard {
+class GpuShard : public ShardArguments<GpuShard> {
  public:
   GpuShard(const Shard& shard, DType io_in, int64_t pad_before = 0)
       : segments(shard.segments),
@@ -37,44 +37,15 @@ class GpuShard {
     gradient_ = DeviceTensor(gpu(), io, tensor_of(values, pad));
   }
 
-  View gradient() const { return part(gradient_); }
-  View weight() const { return part(weight_); }
-  View model_weight() const { return part(model_weight_); }
-  View norms() const { return norms_.view(); }
-  View state() const { return state_.view(); }
-  View sum() const { return sum_.view(); }
-
-  LambPrepare prepare_args() const {
-    return {.state = state(), .gradient_sum_of_squares = sum(), .rules = {.schedule = {.base = 1}}};
-  }
-  LambMoments moments_args() const {
-    return {.gradient = gradient(),
-            .weight = weight(),
-            .m = part(m_),
-            .v = part(v_),
-            .update = part(update_),
-            .norms = norms(),
-            .state = state(),
-            .segments = segments};
-  }
-  LambApply apply_args() const {
-    return {.weight = weight(),
-            .model_weight = model_weight(),
-            .update = part(update_),
-            .norms = norms(),
-            .state = state(),
-            .segments = segments};
-  }
-  AdamWStep adamw_args() const {
-    return {.gradient = gradient(),
-            .weight = weight(),
-            .model_weight = model_weight(),
-            .m = part(m_),
-            .v = part(v_),
-            .state = state(),
-            .segments = segments,
-            .rules = kAdamWRules};
-  }
+  View gradient_view() const { return part(gradient_); }
+  View weight_view() const { return part(weight_); }
+  View m_view() const { return part(m_); }
+  View v_view() const { return part(v_); }
+  View update_view() const { return part(update_); }
+  View model_weight_view() const { return part(model_weight_); }
+  View norms_view() const { return norms_.view(); }
+  View state_view() const { return state_.view(); }
+  View sum_view() const { return sum_.view(); }
 
   std::vector<float> read_gradient() const { return values_of(gradient_); }
   std::vector<float> read_weight() const { return values_of(weight_); }

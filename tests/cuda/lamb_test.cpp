@@ -18,8 +18,8 @@ enum class Clip { kAfter, kBefore };
 
 /// One update by the operations of a backend, on a shard of its memory.
 template <class AnyShard>
-void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View& clip_factor,
-              Clip clip) {
+void run_step(Ops& ops, AnyShard& shard, const View& clip_factor, Clip clip) {
+  const View gradient = shard.gradient_view();
   constexpr double kMaxNorm = 3.0;
   LambPrepare prepare = shard.prepare_args();
   prepare.rules.schedule = {.base = 0.02, .warmup_steps = 2, .total_steps = 9};
@@ -47,25 +47,15 @@ void run_step(Ops& ops, const AnyShard& shard, const View& gradient, const View&
   ops.run(shard.apply_args());
 }
 
-/// A Shard seen through constant access, as GpuShard is.
-struct CpuShard {
-  explicit CpuShard(Shard& shard_in) : shard(&shard_in) {}
-  LambPrepare prepare_args() const { return shard->prepare_args(); }
-  LambMoments moments_args() const { return shard->moments_args(); }
-  LambApply apply_args() const { return shard->apply_args(); }
-  Shard* shard;
-};
-
 void step_cpu(Shard& shard, Clip clip) {
   float factor = 0.0f;
-  run_step(*cpu().ops, CpuShard(shard), Shard::of(shard.gradient), View(&factor, DType::kF32, {1}),
-           clip);
+  run_step(*cpu().ops, shard, View(&factor, DType::kF32, {1}), clip);
 }
 
 void step_gpu(GpuShard& on_gpu, const std::vector<float>& gradient, Clip clip) {
   on_gpu.set_gradient(gradient);
   const DeviceTensor factor(gpu(), DType::kF32, HostTensor<float>({1}));
-  run_step(*gpu().ops, on_gpu, on_gpu.gradient(), factor.view(), clip);
+  run_step(*gpu().ops, on_gpu, factor.view(), clip);
 }
 
 /// 5 between the segments, so that a stray write shows.
@@ -191,7 +181,7 @@ TEST(CudaLamb, AGradientThatIsNotFiniteChangesOnlyTheStateAndTheNorms) {
 TEST(CudaLamb, TheModelCopyFollowsTheMastersOfASkippedStep) {
   Shard shard = marked_shard();
   shard.state.skip = 1;
-  const GpuShard on_gpu(shard, DType::kBF16);
+  GpuShard on_gpu(shard, DType::kBF16);
   gpu().ops->run(on_gpu.apply_args());
   EXPECT_EQ(on_gpu.read_weight(), shard.weight);
   expect_rounded_copy(on_gpu);

@@ -16,8 +16,49 @@ namespace bertha::testing {
 inline constexpr LambMomentsRules kAdamWRules = {
     .beta_1 = 0.8, .beta_2 = 0.97, .epsilon = 1e-3, .weight_decay = 0.05};
 
+/// What the operations are told about a shard, wherever its memory is.
+template <class AnyShard>
+struct ShardArguments {
+  LambPrepare prepare_args() {
+    return {.state = shard().state_view(),
+            .gradient_sum_of_squares = shard().sum_view(),
+            .rules = {.schedule = {.base = 1}}};
+  }
+  LambMoments moments_args() {
+    return {.gradient = shard().gradient_view(),
+            .weight = shard().weight_view(),
+            .m = shard().m_view(),
+            .v = shard().v_view(),
+            .update = shard().update_view(),
+            .norms = shard().norms_view(),
+            .state = shard().state_view(),
+            .segments = shard().segments};
+  }
+  LambApply apply_args() {
+    return {.weight = shard().weight_view(),
+            .model_weight = shard().model_weight_view(),
+            .update = shard().update_view(),
+            .norms = shard().norms_view(),
+            .state = shard().state_view(),
+            .segments = shard().segments};
+  }
+  AdamWStep adamw_args() {
+    return {.gradient = shard().gradient_view(),
+            .weight = shard().weight_view(),
+            .model_weight = shard().model_weight_view(),
+            .m = shard().m_view(),
+            .v = shard().v_view(),
+            .state = shard().state_view(),
+            .segments = shard().segments,
+            .rules = kAdamWRules};
+  }
+
+ private:
+  AnyShard& shard() { return static_cast<AnyShard&>(*this); }
+};
+
 /// A shard with everything the operations need, in plain vectors.
-struct Shard {
+struct Shard : ShardArguments<Shard> {
   explicit Shard(int64_t elements, int64_t tensors_in)
       : tensors(tensors_in),
         gradient(static_cast<size_t>(elements)),
@@ -31,43 +72,15 @@ struct Shard {
   static View of(std::vector<float>& values) {
     return View(values.data(), DType::kF32, {static_cast<int64_t>(values.size())});
   }
+  View gradient_view() { return of(gradient); }
+  View weight_view() { return of(weight); }
+  View m_view() { return of(m); }
+  View v_view() { return of(v); }
+  View update_view() { return of(update); }
+  View model_weight_view() { return of(model_weight); }
   View norms_view() { return View(norms.data(), DType::kF64, {tensors, 2}); }
   View state_view() { return View(&state, DType::kU8, {sizeof(LambState)}); }
   View sum_view() { return View(&sum, DType::kF64, {1}); }
-
-  LambPrepare prepare_args() {
-    return {.state = state_view(),
-            .gradient_sum_of_squares = sum_view(),
-            .rules = {.schedule = {.base = 1}}};
-  }
-  LambMoments moments_args() {
-    return {.gradient = of(gradient),
-            .weight = of(weight),
-            .m = of(m),
-            .v = of(v),
-            .update = of(update),
-            .norms = norms_view(),
-            .state = state_view(),
-            .segments = segments};
-  }
-  LambApply apply_args() {
-    return {.weight = of(weight),
-            .model_weight = of(model_weight),
-            .update = of(update),
-            .norms = norms_view(),
-            .state = state_view(),
-            .segments = segments};
-  }
-  AdamWStep adamw_args() {
-    return {.gradient = of(gradient),
-            .weight = of(weight),
-            .model_weight = of(model_weight),
-            .m = of(m),
-            .v = of(v),
-            .state = state_view(),
-            .segments = segments,
-            .rules = kAdamWRules};
-  }
 
   int64_t tensors;
   std::vector<float> gradient, weight, m, v, update, model_weight;

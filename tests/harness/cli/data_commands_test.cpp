@@ -217,11 +217,5 @@ TEST_F(DataCommands, LimitsThatNoManifestMayHaveAreRefused) {
   run("data verify widest", 0);
 }
 
-TEST_F(DataCommands, WrongOptionsOfPreparationAreUsageErrors) {
-  const Ran ran = run("data prepare --text text --vocab vocab.txt -o other --layout long", 2);
-  EXPECT_THAT(ran.err, HasSubstr("--layout"));
-  EXPECT_FALSE(std::filesystem::exists(folder_.path("other")));
-}
-
 }  // namespace
 }  // namespace bertha

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -17,16 +16,18 @@ namespace {
 
 using Table = std::map<std::string, std::string>;
 
-std::optional<LauncherClaim> claim_in(const Table& table) {
-  return find_launcher([&](const char* variable) -> const char* {
+/// An environment of these variables.
+EnvironmentLookup lookup_in(const Table& table) {
+  return [&table](const char* variable) -> const char* {
     const auto found = table.find(variable);
     return found == table.end() ? nullptr : found->second.c_str();
-  });
+  };
 }
 
 /// The message of the error that a world of `ranks` gets, or "" when it is accepted.
 std::string refusal(const Table& table, int ranks) {
-  return error_of([&] { check_launcher(claim_in(table), ranks); }, ExitCode::kEnvironment);
+  return error_of([&] { check_launcher(find_launcher(lookup_in(table)), ranks); },
+                  ExitCode::kEnvironment);
 }
 
 TEST(Launcher, NoLauncherMeansAnyWorldIsRight) {
@@ -56,12 +57,7 @@ TEST(Launcher, ExplicitMpirunDecidesInsideALargerAllocation) {
 }
 
 TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
-  const auto check = [](const Table& table) {
-    check_srun_task([&](const char* variable) -> const char* {
-      const auto found = table.find(variable);
-      return found == table.end() ? nullptr : found->second.c_str();
-    });
-  };
+  const auto check = [](const Table& table) { check_srun_task(lookup_in(table)); };
   Table task{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}};
   EXPECT_THAT(error_of([&] { check(task); }, ExitCode::kEnvironment),
               ::testing::AllOf(::testing::HasSubstr("task 3 without MPI"),
@@ -78,16 +74,8 @@ TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
 
 TEST(Launcher, SeveralProcessesThatWouldWriteTheSameFilesAreRefused) {
   const auto check = [](const Table& table) {
-    return error_of(
-        [&] {
-          check_single_process(
-              [&](const char* variable) -> const char* {
-                const auto found = table.find(variable);
-                return found == table.end() ? nullptr : found->second.c_str();
-              },
-              "data vocab");
-        },
-        ExitCode::kEnvironment);
+    return error_of([&] { check_single_process(lookup_in(table), "data vocab"); },
+                    ExitCode::kEnvironment);
   };
   EXPECT_THAT(check({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
               ::testing::HasSubstr("data vocab: OMPI_COMM_WORLD_SIZE=2, want one process"));
@@ -99,21 +87,13 @@ TEST(Launcher, SeveralProcessesThatWouldWriteTheSameFilesAreRefused) {
 
 TEST(Launcher, OnlyWhatConnectsRanksIsALauncherOfMpi) {
   for (const char* given : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
-    const auto lookup = [&](const char* variable) {
-      return std::string_view(variable) == given ? "0" : nullptr;
-    };
-    EXPECT_TRUE(has_mpi_launcher(lookup)) << given;
+    EXPECT_TRUE(has_mpi_launcher(lookup_in({{given, "0"}}))) << given;
   }
-  EXPECT_FALSE(has_mpi_launcher([](const char* variable) {
-    return std::string_view(variable) == "SLURM_NTASKS" ? "1" : nullptr;
-  }));
+  EXPECT_FALSE(has_mpi_launcher(lookup_in({{"SLURM_NTASKS", "1"}})));
 }
 
 std::optional<LocalRank> local_rank_in(const Table& table) {
-  return find_local_rank([&](const char* variable) -> const char* {
-    const auto found = table.find(variable);
-    return found == table.end() ? nullptr : found->second.c_str();
-  });
+  return find_local_rank(lookup_in(table));
 }
 
 void expect_local_rank(const Table& table, int rank, int size) {

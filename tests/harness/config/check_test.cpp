@@ -1,5 +1,6 @@
 #include "harness/config/check.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -11,6 +12,8 @@
 
 namespace bertha {
 namespace {
+
+using testing::HasSubstr;
 
 std::string contradiction(const std::vector<std::string>& overrides, int world_size = 1) {
   return error_of([&] { check_config(test::load_settings({}, overrides).config, world_size); },
@@ -30,9 +33,9 @@ TEST(ConfigRemarks, AWarmUpBeyondTheLastStepIsRemarked) {
   const std::string never = "optimizer.base_learning_rate; optimizer.warmup_steps is 500";
   const std::vector<std::string> run{"train.max_steps=100", "optimizer.warmup_steps=500"};
   ASSERT_EQ(remarks(run).size(), 1u);
-  EXPECT_NE(remarks(run).front().find("the run ends at step 100, its warm-up at step 500: "),
-            std::string::npos);
-  EXPECT_NE(remarks(run).front().find(never), std::string::npos);
+  EXPECT_THAT(remarks(run).front(),
+              HasSubstr("the run ends at step 100, its warm-up at step 500: "));
+  EXPECT_THAT(remarks(run).front(), HasSubstr(never));
   EXPECT_TRUE(remarks({"train.max_steps=500", "optimizer.warmup_steps=500"}).empty());
   EXPECT_TRUE(remarks({"train.max_steps=100", "optimizer.warmup_steps=500",
                        "optimizer.start_warmup_step=-400"})
@@ -49,11 +52,10 @@ TEST(ConfigRemarks, AScheduleThatEndsBeforeTheRunIsRemarked) {
 
 TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipping) {
   const std::string skip = "optimizer.gradient_spike=skip", open = "mlperf.division=open";
-  EXPECT_NE(contradiction({skip, "mlperf.division=closed"}).find("mlperf.division: open"),
-            std::string::npos);
+  EXPECT_THAT(contradiction({skip, "mlperf.division=closed"}), HasSubstr("mlperf.division: open"));
   EXPECT_EQ(contradiction({skip, open}), "no error");
-  EXPECT_NE(contradiction({skip, open, "optimizer.clip=before"}).find("optimizer.clip: after"),
-            std::string::npos);
+  EXPECT_THAT(contradiction({skip, open, "optimizer.clip=before"}),
+              HasSubstr("optimizer.clip: after"));
 }
 
 TEST(CheckConfig, DynamicMasksAreNotForTheClosedDivisionAndTheirKeysNotForStoredOnes) {
@@ -64,13 +66,11 @@ TEST(CheckConfig, DynamicMasksAreNotForTheClosedDivisionAndTheirKeysNotForStored
   EXPECT_EQ(contradiction({dynamic, open, "data.masked_fraction=0.4"}), "no error");
   EXPECT_EQ(contradiction({dynamic, open, "data.whole_words=true", "data.vocab=v.txt"}),
             "no error");
-  EXPECT_NE(contradiction({dynamic, open, "data.whole_words=true"}).find("set data.vocab"),
-            std::string::npos);
-  EXPECT_NE(contradiction({dynamic, open, "data.synthetic=true"}).find("data.masking: stored"),
-            std::string::npos);
+  EXPECT_THAT(contradiction({dynamic, open, "data.whole_words=true"}), HasSubstr("set data.vocab"));
+  EXPECT_THAT(contradiction({dynamic, open, "data.synthetic=true"}),
+              HasSubstr("data.masking: stored"));
   for (const char* needs : {"data.masked_fraction=0.4", "data.whole_words=true"}) {
-    EXPECT_NE(contradiction({needs}).find("write data.masking: dynamic or remove the key"),
-              std::string::npos)
+    EXPECT_THAT(contradiction({needs}), HasSubstr("write data.masking: dynamic or remove the key"))
         << needs;
   }
 }
@@ -79,15 +79,14 @@ TEST(CheckConfig, PortableKernelsDoNotComputeWhatOnlySm90aDoes) {
   const std::string portable = "cuda.kernels=portable";
   for (const char* unable : {"train.precision=fp8", "cuda.attention=persistent",
                              "cuda.attention=split", "cuda.gelu_gemms=own"}) {
-    EXPECT_NE(contradiction({portable, unable}).find("cuda.kernels is portable"), std::string::npos)
-        << unable;
+    EXPECT_THAT(contradiction({portable, unable}), HasSubstr("cuda.kernels is portable")) << unable;
   }
   EXPECT_EQ(contradiction({portable, "cuda.attention=grouped"}), "no error");
 }
 
 TEST(CheckConfig, GoingBackFromSpikesNeedsCheckpoints) {
   const std::string rewind = "optimizer.gradient_spike=rewind", open = "mlperf.division=open";
-  EXPECT_NE(contradiction({rewind, open}).find("checkpoint.every_steps = 0"), std::string::npos);
+  EXPECT_THAT(contradiction({rewind, open}), HasSubstr("checkpoint.every_steps = 0"));
   EXPECT_EQ(contradiction({rewind, open, "checkpoint.every_steps=100"}), "no error");
 }
 
@@ -97,8 +96,8 @@ TEST(ConfigRemarks, ARunThatLearnsNothingOfUseIsRemarkedFirst) {
     std::vector<std::string> overrides = late;
     overrides.push_back(key + "=true");
     ASSERT_EQ(remarks(overrides).size(), 2u);
-    EXPECT_NE(remarks(overrides).front().find(key), std::string::npos);
-    EXPECT_NE(remarks(overrides).front().find("mean nothing"), std::string::npos);
+    EXPECT_THAT(remarks(overrides).front(), HasSubstr(key));
+    EXPECT_THAT(remarks(overrides).front(), HasSubstr("mean nothing"));
   }
 }
 
@@ -182,8 +181,7 @@ TEST(CheckConfig, TheClosedDivisionHasOneOptimizerScheduleAndLoss) {
             "open");
   for (const char* other : {"optimizer.schedule=linear", "optimizer.schedule=constant",
                             "optimizer.final_fraction=0.1"}) {
-    EXPECT_NE(contradiction({other, closed}).find("learning rate falls to zero"),
-              std::string::npos);
+    EXPECT_THAT(contradiction({other, closed}), HasSubstr("learning rate falls to zero"));
   }
   EXPECT_EQ(contradiction({"optimizer.name=adamw", "train.nsp_weight=0.5"}), "no error");
 }
