@@ -9,12 +9,11 @@ with the own header first, the closed list of macros, environment reads, parsers
 state, and 500 lines per file.
 """
 
-import argparse
 import fnmatch
 import pathlib
 import re
-import sys
-import tempfile
+
+import rule_check
 
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDERS = ("kernels", "data", "harness", "tests")
@@ -171,7 +170,7 @@ class Checker:
                 self.report(path, number, "mutable", "process-wide state that can change")
 
 
-# --- the self-test: every rule fires on what it forbids, and on nothing else ------------------------
+# --- the self-test ---
 
 CLEAN = {
     "kernels/base/error.h": "#pragma once\n#include <string>\n#define BERTHA_CHECK(x) x\n",
@@ -196,7 +195,6 @@ CLEAN = {
     "tests/a_test.cpp": '#include "harness/model/bert.h"\n#include <gtest/gtest.h>\n\nint counter = 0;\n',
 }
 
-# rule, file, what is planted at its end
 PLANTED = [
     ("arrow", "kernels/base/error.h", '#include "kernels/ops.h"\n'),
     ("arrow", "kernels/ops.h", '#include "data/pipeline/batch.h"\n'),
@@ -236,42 +234,10 @@ PLANTED = [
 ]
 
 
-def check_tree(files, rules):
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text, encoding="utf-8")
-        return Checker(root, rules).run()
-
-
-def self_test(rules):
-    wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, rules)]
-    extra = {"harness/model/dims.cpp": {"harness/model/dims.h": "#pragma once\n"},
-             "kernels/cuda/attention/choice.cpp": {"kernels/cuda/attention/kernels.h": "#pragma once\n"}}
-    for rule, path, text in PLANTED:
-        files = {**CLEAN, **extra.get(path, {}), path: CLEAN.get(path, "") + text}
-        found = check_tree(files, rules)
-        if [(place, kind) for place, _, kind, _ in found] != [(path, rule)]:
-            wrong.append(f"planted {rule} in {path} ({text.strip()[:60]!r}): found {found}")
-    print("\n".join(wrong) if wrong else f"{len(PLANTED)} planted violations were found")
-    return 1 if wrong else 0
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--root", type=pathlib.Path, default=HERE.parent.parent)
-    parser.add_argument("--self-test", action="store_true")
-    arguments = parser.parse_args()
-    rules = Rules((HERE / "include_rules.txt").read_text(encoding="utf-8"))
-    if arguments.self_test:
-        return self_test(rules)
-    found = Checker(arguments.root, rules).run()
-    for path, line, rule, sentence in found:
-        print(f"{path}:{line}: {rule}: {sentence}")
-    print(f"{len(found)} violations of the rules")
-    return 1 if found else 0
+EXTRA = {"harness/model/dims.cpp": {"harness/model/dims.h": "#pragma once\n"},
+         "kernels/cuda/attention/choice.cpp": {"kernels/cuda/attention/kernels.h": "#pragma once\n"}}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    RULES = Rules((HERE / "include_rules.txt").read_text(encoding="utf-8"))
+    rule_check.main(__doc__, lambda root: Checker(root, RULES).run(), CLEAN, PLANTED, EXTRA)

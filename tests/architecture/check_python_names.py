@@ -8,11 +8,9 @@ Comparisons that need a GPU or PyTorch do not run with the other tests, so a bro
 go unnoticed. Checked are `from module import name` and `module.name` after `import module`, unless the
 file reuses the module's name for a variable. Names created at run time are not supported.
 """
-import argparse
 import ast
-import pathlib
-import sys
-import tempfile
+
+import rule_check
 
 FOLDERS = ("kernels", "data", "harness", "launch", "tests")
 
@@ -38,7 +36,7 @@ def names_of(tree):
 
 
 def missing_in(path, tree, beside):
-    """Sentences; beside: {module: its names}."""
+    """Violations; beside: {module: its names}."""
     imported = {}
     taken = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     taken |= {node.id for node in ast.walk(tree)
@@ -50,63 +48,40 @@ def missing_in(path, tree, beside):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in beside:
             for alias in node.names:
                 if alias.name not in beside[node.module] | {"*"}:
-                    yield f"{path}:{node.lineno}: {node.module} has no {alias.name}"
+                    yield path, node.lineno, "name", f"{node.module} has no {alias.name}"
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = imported.get(node.value.id)
             is_name = node.attr.startswith("__") or (module and node.attr in beside[module])
             if module and node.value.id not in taken and not is_name:
-                yield f"{path}:{node.lineno}: {module} has no {node.attr}"
+                yield path, node.lineno, "name", f"{module} has no {node.attr}"
 
 
 def check(root):
-    """Error messages for all Python files under root; one when there are none."""
     trees = {path: ast.parse(path.read_text(), str(path))
              for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))}
-    if not trees:
-        return [f"{root}: no Python file in {', '.join(FOLDERS)}"]
-    sentences = []
+    found = []
     for path, tree in trees.items():
         beside = {other.stem: names_of(trees[other]) for other in trees
                   if other.parent == path.parent}
-        sentences += missing_in(path.relative_to(root), tree, beside)
-    return sentences
+        found += missing_in(path.relative_to(root).as_posix(), tree, beside)
+    return found if trees else [(root, 1, "files", f"no Python file in {', '.join(FOLDERS)}")]
 
 
-def self_test():
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        assert check(root), "an empty folder passed"
-        (root / "tests").mkdir()
-        (root / "tests" / "here.py").write_text(
-            "import sys\nif sys.argv:\n    A, (B, *C) = 1, (2, 3)\nE = [x for x in C]\n"
-            "def there(): local = 1\n")
-        (root / "tests" / "user.py").write_text(
-            "from here import A, B, C, there, sys\nimport here as h\nimport os\n"
-            "h.there()\nh.__file__\nos.nothing\nimport here\ndef f(here): return here.shape\n")
-        assert check(root) == [], check(root)
-        (root / "tests" / "wrong.py").write_text(
-            "from here import there, local, x\nimport here\n"
-            "def f():\n    return here.gone(here.A)\n")
-        expected = ["tests/wrong.py:1: here has no local", "tests/wrong.py:1: here has no x",
-                    "tests/wrong.py:4: here has no gone"]
-        assert check(root) == expected, check(root)
-    print("every planted violation was reported")
+# --- the self-test ---
 
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parents[2])
-    parser.add_argument("--self-test", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.self_test:
-        return self_test()
-    sentences = check(arguments.root)
-    print("\n".join(sentences) or "every imported name exists")
-    sys.exit(1 if sentences else 0)
-
+CLEAN = {
+    "tests/here.py": "import sys\nif sys.argv:\n    A, (B, *C) = 1, (2, 3)\nE = [x for x in C]\n"
+                     "def there(): local = 1\n",
+    "tests/user.py": "from here import A, B, C, there, sys\nimport here as h\nimport os\n"
+                     "h.there()\nh.__file__\nos.nothing\nimport here\ndef f(here): return here.shape\n",
+    "tests/names.py": "from here import there\nimport here\n",
+}
+PLANTED = [
+    ("name", "tests/names.py", "from here import local\n"),
+    ("name", "tests/names.py", "from here import x\n"),
+    ("name", "tests/names.py", "def f():\n    return here.gone(here.A)\n"),
+]
 
 if __name__ == "__main__":
-    main()
+    rule_check.main(__doc__, check, CLEAN, PLANTED)

@@ -10,15 +10,14 @@ at column 100; a file begins with at most 30 lines of comment; no commit hash in
 what a link or picture names. Files that other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
 """
 
-import argparse
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
+import rule_check
+
 FOLDERS = ("kernels", "data", "harness", "configs", "launch", "tests", ".github")
 TOP_FILES = ("README.md", "CMakeLists.txt")
 CODE = (".h", ".cpp", ".cu", ".cuh")
@@ -133,7 +132,7 @@ def find_formatter():
                      "tests/requirements.txt, or: apt-get install clang-format-14")
 
 
-# --- the self-test: every rule fires on what it forbids, and on nothing else ------------------------
+# --- the self-test ---
 
 CLEAN = {
     ".clang-format": "BasedOnStyle: Google\nReflowComments: false\n",
@@ -157,39 +156,6 @@ PLANTED = [
 ]
 
 
-def check_tree(files, formatter):
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        for path, text in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text, encoding="utf-8")
-        return Checker(root, formatter).run()
-
-
-def self_test(formatter):
-    wrong = [f"clean tree: {found}" for found in check_tree(CLEAN, formatter)]
-    for rule, path, text in PLANTED:
-        found = check_tree({**CLEAN, path: CLEAN.get(path, "") + text}, formatter)
-        if [(place, kind) for place, _, kind, _ in found] != [(path, rule)]:
-            wrong.append(f"planted {rule} in {path} ({text.strip()[:60]!r}): found {found}")
-    print("\n".join(wrong) if wrong else f"{len(PLANTED)} planted violations were found")
-    return 1 if wrong else 0
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--root", type=pathlib.Path, default=HERE.parent.parent)
-    parser.add_argument("--self-test", action="store_true")
-    arguments = parser.parse_args()
-    formatter = find_formatter()
-    if arguments.self_test:
-        return self_test(formatter)
-    found = Checker(arguments.root, formatter).run()
-    for path, line, rule, sentence in found:
-        print(f"{path}:{line}: {rule}: {sentence}")
-    print(f"{len(found)} violations of the style")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    FORMATTER = find_formatter()
+    rule_check.main(__doc__, lambda root: Checker(root, FORMATTER).run(), CLEAN, PLANTED)
