@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import sys
 
-from small_data import make_small_data, must
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from small_data import make_small_data, must  # noqa: E402
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TRIPLE = "aarch64-linux-gnu"

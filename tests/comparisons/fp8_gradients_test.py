@@ -16,10 +16,11 @@ import unittest
 import numpy
 
 from checkpoint_tensors import read_weights_and_moments
+from script_case import HERE
 from small_data import make_small_data, must
 
 BERTHA = sys.argv[1]
-PROGRAM = pathlib.Path(__file__).with_name("fp8_gradients.py")
+PROGRAM = HERE / "fp8_gradients.py"
 EDITED = "bert.encoder.layer.1.intermediate.dense.weight"
 
 

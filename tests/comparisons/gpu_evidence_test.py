@@ -4,33 +4,20 @@ usage: gpu_evidence_test.py BERTHA
 """
 
 import json
-import random
 import shlex
 import sys
 import unittest
 
 from script_case import ScriptCase
+from small_data import make_text
 
 BERTHA = sys.argv[1]
-
-
-def invented_text():
-    """Documents of sentences over some hundred words."""
-    draw = random.Random(7)
-    words = ["".join(draw.choice("abdeghiklmnoprstu") for _ in range(draw.randint(2, 7)))
-             for _ in range(400)]
-    documents = []
-    for _ in range(100):
-        sentences = [" ".join(draw.choice(words) for _ in range(draw.randint(4, 12))) + " ."
-                     for _ in range(8)]
-        documents.append("\n".join(sentences) + "\n")
-    return "\n".join(documents)
 
 
 class GpuEvidence(ScriptCase):
     def setUp(self):
         super().setUp()
-        (self.folder / "text.txt").write_text(invented_text(), encoding="utf-8")
+        (self.folder / "text.txt").write_text(make_text(1, 400), encoding="utf-8")
 
     def collect(self, stages, bertha=BERTHA, more=()):
         """Exit code, what was printed, and the result of each stage."""

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
 
 
 class ScriptCase(unittest.TestCase):

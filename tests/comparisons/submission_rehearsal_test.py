@@ -7,33 +7,23 @@ usage: submission_rehearsal_test.py BERTHA
 import json
 import os
 import pathlib
-import random
 import shlex
 import subprocess
 import sys
 import time
 import unittest
 
+from script_case import HERE, ScriptCase
+import official_mlperf  # noqa: F401  says so where the official checker is missing
+from small_data import make_text
+from submission_rehearsal import Failed, measured
+
 BERTHA = sys.argv[1]
-PEERS = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(PEERS), str(PEERS.parent / "support")]
-from script_case import ScriptCase  # noqa: E402
-import official_mlperf  # noqa: E402,F401  says so where the official checker is missing
-from submission_rehearsal import Failed, measured  # noqa: E402
 
 TOY = {"model.layers": 1, "model.hidden": 16, "model.heads": 2, "model.feed_forward": 16,
        "model.vocab_size": 320, "data.max_seq_tokens": 32, "data.max_masked_per_seq": 5,
        "train.global_batch_seqs": 16, "train.init_warmup_steps": 1, "train.threads_per_rank": 1,
        "eval.max_samples": 24, "eval.batch_seqs": 8}
-
-
-def invented_text():
-    """Sentences over some hundred words."""
-    draw = random.Random(7)
-    words = ["".join(draw.choice("abdeghiklmnoprstu") for _ in range(draw.randint(2, 7)))
-             for _ in range(400)]
-    return "\n".join(" ".join(draw.choice(words) for _ in range(draw.randint(4, 12))) + " ."
-                     for _ in range(12_000))
 
 
 def record(key, seconds, value=None, **metadata):
@@ -71,7 +61,7 @@ class TimesOfALog(ScriptCase):
 class SubmissionRehearsal(ScriptCase):
     def setUp(self):
         super().setUp()
-        (self.folder / "text.txt").write_text(invented_text(), encoding="utf-8")
+        (self.folder / "text.txt").write_text(make_text(1, 2500), encoding="utf-8")
 
     def wrapped(self, lines):
         """A program that does something else."""
@@ -84,7 +74,7 @@ class SubmissionRehearsal(ScriptCase):
         settings = [word for key, value in TOY.items() for word in ("--set", f"{key}={value}")]
         self.output = self.folder / "rehearsal"
         return subprocess.Popen(
-            [sys.executable, "-B", str(PEERS / "submission_rehearsal.py"), "--backend", "cpu",
+            [sys.executable, "-B", str(HERE / "submission_rehearsal.py"), "--backend", "cpu",
              "--ranks", "2", "--bertha", str(bertha), "--output", str(self.output), "--text",
              str(self.folder / "text.txt"), "--eval-every-samples", "48", *settings, *more],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -7,29 +7,10 @@ import shutil
 import struct
 
 from support import BERTHA, LAUNCH, EndToEnd, bertha, main, make_text, must, run
+from safetensors_file import read_tensors, write_tensors
 
 FOLDERS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "tokenizer_folders"
 TEXT_SIDE = {"tokenizer.json", "tokenizer_config.json"}
-
-
-def read_tensors(path):
-    data = path.read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + length])
-    header.pop("__metadata__", None)
-    begin = 8 + length
-    return {name: (t["dtype"], t["shape"], data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]])
-            for name, t in header.items()}
-
-
-def write_tensors(path, tensors):
-    header, parts, at = {}, [], 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        parts.append(data)
-        at += len(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
 
 
 class Adapt(EndToEnd):

@@ -10,7 +10,7 @@ import struct
 import sys
 
 from support import ROUND_F32, EndToEnd, main
-from weights_test import read_safetensors
+from safetensors_file import tensor_bytes
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "comparisons"))
 from published_parameters import RULES, published_parameters
@@ -22,7 +22,7 @@ STEPS = 2  # biases are zero, and without a ratio, before the first
 def weights(folder, step):
     path = folder / "ckpt" / f"step_{step:08d}" / "model.safetensors"
     return {name: struct.unpack(f"<{len(data) // 4}f", data)
-            for name, data in read_safetensors(path).items()}
+            for name, data in tensor_bytes(path).items()}
 
 
 def norm(values):

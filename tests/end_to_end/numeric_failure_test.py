@@ -4,6 +4,7 @@ import json
 import struct
 
 from support import EndToEnd, bertha, checkpoints, main, records
+from safetensors_file import change_tensors
 
 
 LARGE = 3e38  # finite in f32, and nothing that is computed from it is
@@ -15,12 +16,13 @@ class NumericFailure(EndToEnd):
     @staticmethod
     def put(path, tensor, value, last=False):
         """Makes the first or the last element of a tensor this value."""
-        weights = bytearray(path.read_bytes())
-        length = struct.unpack("<Q", weights[:8])[0]
-        begin, end = json.loads(weights[8:8 + length])[tensor]["data_offsets"]
-        at = 8 + length + (end - 4 if last else begin)
-        weights[at:at + 4] = struct.pack("<f", value)
-        path.write_bytes(weights)
+        def change(name, data):
+            if name != tensor:
+                return data
+            number = struct.pack("<f", value)
+            return data[:-4] + number if last else number + data[4:]
+
+        change_tensors(path, change)
 
     def poisoned_weights(self, value, tensor="bert.embeddings.LayerNorm.weight", **changes):
         """A checkpoint whose `tensor` begins with an element of this value."""

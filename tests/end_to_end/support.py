@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import pathlib
-import random
 import re
 import shlex
 import shutil
@@ -17,6 +16,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from small_data import make_text  # noqa: E402
 
 BERTHA, MPIEXEC, MALFORMED_SHARDS, SCRATCH = sys.argv[1:5]
 BACKEND = os.environ.get("BERTHA_TEST_BACKEND", "cpu")  # of the ranks that train
@@ -291,33 +293,6 @@ def rank_of(process):
     """The rank that a process is, as mpirun told it."""
     words = pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
     return next(int(w.split(b"=")[1]) for w in words if w.startswith(b"OMPI_COMM_WORLD_RANK="))
-
-
-def make_text(seed, documents):
-    """Documents of sentences with a grammar to learn: the words of a sentence follow its subject."""
-    draw = random.Random(seed)
-    subjects = "river mountain farmer teacher winter garden engine letter harbor forest".split()
-    verbs = "carries watches follows remembers crosses answers builds keeps".split()
-    qualities = "old quiet bright narrow heavy gentle distant hidden early silver".split()
-    objects = "stone window basket market lantern bridge meadow story machine island".split()
-    places = "near the water, behind the house, under the tree, beyond the road".split(", ")
-
-    def pick(words):
-        return words[int(draw.random() * len(words))]
-
-    lines = []
-    for _ in range(documents):
-        for _ in range(3 + int(draw.random() * 6)):
-            index = int(draw.random() * len(subjects))
-            sentence = f"the {pick(qualities)} {subjects[index]} {pick(verbs)} the "
-            sentence += f"{pick(qualities)} {objects[index]}"
-            if draw.random() < 0.5:
-                sentence += " " + pick(places)
-            if draw.random() < 0.3:
-                sentence += f" and {int(draw.random() * 900) + 100} {pick(objects)}s"
-            lines.append(sentence + " .")
-        lines.append("")
-    return "\n".join(lines) + "\n"
 
 
 class Data:

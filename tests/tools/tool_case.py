@@ -18,7 +18,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "harness" / "tools"
-sys.path[:0] = [str(TOOLS), str(ROOT / "tests" / "comparisons"), str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(TOOLS), str(ROOT / "tests" / "support")]
 from bertha_tools import main as tools, metrics  # noqa: E402
 from small_data import make_small_data, must  # noqa: E402
 
