@@ -1,7 +1,5 @@
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <map>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/cuda/linear_case.h"
 #include "tests/support/exact_gelu.h"
 
@@ -52,7 +51,7 @@ inline HostTensor<float> every_number(DType dtype) {
 /// Expects that own kernels refuse what `run` does, with this text in the message.
 template <class Run>
 void expect_refused(const Run& run, const char* words) {
-  EXPECT_THAT(error_of([&] { run(); }, ExitCode::kUsage), ::testing::HasSubstr(words));
+  EXPECT_THAT(error_of([&] { run(); }, ExitCode::kUsage), HasSubstr(words));
 }
 
 }  // namespace bertha::testing

@@ -1,10 +1,10 @@
 #include "kernels/ops/linear.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/cuda/data_gradient_case.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
@@ -278,14 +278,14 @@ TEST_F(CudaGemmTuning, KeepsAlgorithmsThatComputeEveryProduct) {
   };
   expect_right(make_gpu({.gemm_plans_path = path, .tune_gemms = true}), 512);
   for (const std::string& line : log.texts()) {
-    EXPECT_THAT(line, ::testing::HasSubstr("0 faster ones wrong"));
+    EXPECT_THAT(line, HasSubstr("0 faster ones wrong"));
   }
   EXPECT_THAT(log.texts(), ::testing::SizeIs(::testing::Ge(9)));
 
   // Exactly tuned, nearby, and too far away from what was tuned.
   const TestBackend loaded = make_gpu({.gemm_plans_path = path});
   for (const int64_t rows : {512, 300, 1000, 3}) expect_right(loaded, rows);
-  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
+  EXPECT_THAT(log.warnings(), IsEmpty());
 }
 
 TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
@@ -304,12 +304,12 @@ TEST_F(CudaGemmTuning, OnFirstUseTunesOnceAndSaves) {
   const TestBackend again = make_gpu({.gemm_plans_path = path, .tune_gemms = true});
   expect_forward(c, true, Activation::kGeluTanh, again);
   EXPECT_EQ(file(), saved);
-  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
+  EXPECT_THAT(log.warnings(), IsEmpty());
 }
 
 TEST_F(CudaGemmTuning, WithoutItsFileTheLibraryChooses) {
   const TestBackend backend = make_gpu({.gemm_plans_path = path});
-  EXPECT_THAT(log.warnings(), ::testing::ElementsAre(::testing::HasSubstr(path)));
+  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr(path)));
   expect_forward(Case({64, 128, 256}, DType::kF16), true, Activation::kTanh, backend);
 }
 

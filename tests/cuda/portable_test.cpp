@@ -1,14 +1,11 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/linear.h"
 #include "tests/cuda/gpu.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
 
 constexpr FeedForward kBlocks{.io = DType::kBF16,
                               .gelu = Activation::kGeluTanh,

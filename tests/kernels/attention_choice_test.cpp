@@ -1,18 +1,17 @@
 #include "kernels/cuda/attention/choice.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/cuda/attention/sequence_tiles.h"
 #include "kernels/cuda/cuda_backend.h"
 
 namespace bertha {
 namespace {
 
-using testing::HasSubstr;
 using Variant = CudaOptions::AttentionVariant;
 
 constexpr AttentionCall kBertLarge{.io = DType::kBF16, .head_size = 64, .max_seq_tokens = 512};

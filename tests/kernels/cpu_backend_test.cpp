@@ -1,19 +1,16 @@
 #include "kernels/cpu/cpu_backend.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iostream>
 
 #include "kernels/base/tests/error_of.h"
 #include "kernels/base/tests/host_tensor.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/gather_scatter.h"
+#include "tests/support/exit_within.h"
 
 // Let an impossible allocation return null under the sanitizers, as it does without.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -38,29 +35,17 @@ TEST(CpuDevice, AllocatesZeroedAlignedMemory) {
   }
 }
 
-// Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The stacks of the threads fit, and not what their GEMMs take.
-void make_operations_without_memory() {
+void make_operations() {
   // As the program does: newer versions of OpenBLAS try for ever to start threads.
   setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{200} << 20);
-  const rlimit limit{bytes, bytes};
-  setrlimit(RLIMIT_AS, &limit);
-  try {
-    const std::unique_ptr<Device> device = make_cpu_device(4);
-    make_cpu_ops(*device, *device->make_stream());
-  } catch (const Error& error) {
-    std::cerr << error.what() << std::endl;
-    std::_Exit(static_cast<int>(error.code));
-  }
-  std::_Exit(0);
+  const std::unique_ptr<Device> device = make_cpu_device(4);
+  make_cpu_ops(*device, *device->make_stream());
 }
 
 TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
-  EXPECT_EXIT(make_operations_without_memory(), testing::ExitedWithCode(6),
+  EXPECT_EXIT(exit_within(int64_t{200} << 20, make_operations), testing::ExitedWithCode(6),
               "no memory for the GEMMs of 4 threads");
 }
 #endif
@@ -68,7 +53,7 @@ TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
 TEST(CpuDevice, NamesTheBytesThatItCannotAllocate) {
   const std::unique_ptr<Device> device = make_cpu_device(1);
   EXPECT_THAT(error_of([&] { device->allocate(int64_t{1} << 60); }, ExitCode::kMemory),
-              testing::HasSubstr("1152921504606846976"));
+              HasSubstr("1152921504606846976"));
 }
 
 TEST(CpuDevice, TellsTheMemoryInUse) {
@@ -108,15 +93,14 @@ TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
   HostTensor<int32_t> indices({1});
   uint16_t source[2] = {0, 0};
   uint16_t picked[2] = {0, 0};
-  EXPECT_THAT(
-      error_of(
-          [&] {
-            ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
-                                .indices = indices.view(),
-                                .picked = View(picked, DType::kBF16, {1, 2})});
-          },
-          ExitCode::kUsage),
-      testing::AllOf(testing::HasSubstr("source is bf16"), testing::HasSubstr("takes f32;")));
+  EXPECT_THAT(error_of(
+                  [&] {
+                    ops->run(GatherRows{.source = View(source, DType::kBF16, {1, 2}),
+                                        .indices = indices.view(),
+                                        .picked = View(picked, DType::kBF16, {1, 2})});
+                  },
+                  ExitCode::kUsage),
+              AllOf(HasSubstr("source is bf16"), HasSubstr("takes f32;")));
 }
 
 }  // namespace

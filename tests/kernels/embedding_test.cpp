@@ -1,11 +1,11 @@
 #include "kernels/ops/embedding.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/tests/backward_checks.h"
 #include "kernels/base/tests/error_of.h"
 #include "kernels/base/tests/expect_close.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/naive_dropout.h"
 #include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/rows/tests/naive_layer_norm.h"
@@ -180,8 +180,7 @@ TEST(Embedding, AccumulateAddsToTheParameterGradients) {
 TEST(Embedding, RefusesAnIdOutsideItsTable) {
   Case c(7, 8);
   c.word_ids[4] = kWords;
-  EXPECT_THAT(error_of([&] { c.forward(1); }, ExitCode::kInternal),
-              ::testing::HasSubstr("word_ids[4] = 50"));
+  EXPECT_THAT(error_of([&] { c.forward(1); }, ExitCode::kInternal), HasSubstr("word_ids[4] = 50"));
 }
 
 TEST(Embedding, IsTheSameForEveryNumberOfThreads) {

@@ -1,16 +1,15 @@
 #include "kernels/cuda/gemm/gelu_choice.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/linear.h"
 
 namespace bertha {
 namespace {
 
-using testing::HasSubstr;
 using Choice = CudaOptions::GeluGemms;
 
 constexpr int kSmCount = 132;

@@ -1,18 +1,14 @@
 #include "kernels/cuda/gemm/gemm_plan_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 const GemmOrigin kHere{.device = "NVIDIA H200, 132 SMs", .library = "cublasLt 130100"};
 
@@ -97,9 +93,9 @@ TEST_F(GemmPlanFile, IsLeftOutWhicheverBitIsFlipped) {
   save_tuned_gemms(path, kHere, some_plans());
   const std::string whole = text();
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-    std::string bent = whole;
-    bent[bit / 8] = static_cast<char>(bent[bit / 8] ^ (1 << bit % 8));
-    write(bent);
+    std::string wrong = whole;
+    wrong[bit / 8] = static_cast<char>(wrong[bit / 8] ^ (1 << bit % 8));
+    write(wrong);
     ASSERT_TRUE(load_tuned_gemms(path, kHere).empty())
         << "bit " << bit % 8 << " of byte " << bit / 8;
   }

@@ -1,15 +1,11 @@
 #include "kernels/base/cuda/gpu_failure.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 TEST(GpuFailure, ABrokenGpuIsNamedWithThePlaceToLookAt) {
   EXPECT_THAT(gpu_failure_text("launch", "uncorrectable ECC error encountered (E)",

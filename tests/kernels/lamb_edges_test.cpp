@@ -1,10 +1,10 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/base/tests/validation_checks.h"
 #include "kernels/ops/lamb.h"
@@ -12,8 +12,6 @@
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 

@@ -1,11 +1,11 @@
 #include "kernels/base/bench/op_bench.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "kernels/base/tests/matchers.h"
 #include "kernels/bench/gemm_roof.h"
 #include "kernels/bench/op_cases.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -79,11 +79,11 @@ TEST_F(OpBenchTest, EveryOperationAtFullSizeAgreesWithItsLeadingPart) {
   }
   EXPECT_THAT(
       operations,
-      ::testing::ElementsAre(
-          "activation_bwd", "adamw_step", "attention_bwd", "attention_fwd", "cross_entropy",
-          "embedding_bwd", "embedding_fwd", "gather_rows", "lamb_apply", "lamb_moments",
-          "layer_norm_bwd", "layer_norm_fwd", "linear_bwd_data", "linear_bwd_weight", "linear_fwd",
-          "quantize", "residual_ln_bwd", "residual_ln_fwd", "scatter_add_rows", "sum_of_squares"));
+      ElementsAre("activation_bwd", "adamw_step", "attention_bwd", "attention_fwd", "cross_entropy",
+                  "embedding_bwd", "embedding_fwd", "gather_rows", "lamb_apply", "lamb_moments",
+                  "layer_norm_bwd", "layer_norm_fwd", "linear_bwd_data", "linear_bwd_weight",
+                  "linear_fwd", "quantize", "residual_ln_bwd", "residual_ln_fwd",
+                  "scatter_add_rows", "sum_of_squares"));
 }
 
 TEST_F(OpBenchTest, TheRoofOfProductsIsARate) { EXPECT_GT(gemm_roof(bench_, 1e6, 2), 1e6); }

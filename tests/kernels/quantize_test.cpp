@@ -1,6 +1,5 @@
 #include "kernels/ops/quantize.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 
 #include "kernels/base/fp8.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/run_on_cpu.h"
 #include "kernels/cpu/activations.h"
 #include "tests/support/fp8_case.h"
@@ -294,7 +294,7 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
   };
   EXPECT_EQ(message([](Quantize&) {}), "no error");
   const auto has = [&](auto change, const char* part) {
-    EXPECT_THAT(message(change), ::testing::HasSubstr(part));
+    EXPECT_THAT(message(change), HasSubstr(part));
   };
   has([&](Quantize& args) { args.x = x.view(); }, "want e4m3 [16,24]");
   has([](Quantize& args) { args.q.dtype = DType::kU8; }, "want e4m3 or e5m2");
@@ -332,11 +332,10 @@ TEST(QuantizeArguments, WeightsAreAlike) {
     return error_of([&] { validate(changed); }, ExitCode::kInternal);
   };
   EXPECT_THAT(message([](Quantize& weight) { weight.q.dtype = DType::kE5M2; }),
-              ::testing::HasSubstr("f32 to e5m2 beside one of f32 to e4m3"));
-  EXPECT_THAT(message([](Quantize& weight) { weight.q = View(); }),
-              ::testing::HasSubstr("without output"));
+              HasSubstr("f32 to e5m2 beside one of f32 to e4m3"));
+  EXPECT_THAT(message([](Quantize& weight) { weight.q = View(); }), HasSubstr("without output"));
   EXPECT_THAT(message([](Quantize& weight) { weight.activation = Activation::kGelu; }),
-              ::testing::HasSubstr("activation"));
+              HasSubstr("activation"));
 }
 
 }  // namespace

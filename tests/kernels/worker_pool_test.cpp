@@ -1,14 +1,9 @@
 #include "kernels/base/cpu/worker_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <fstream>
-#include <iostream>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -16,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "tests/support/exit_within.h"
 
 namespace bertha {
 namespace {
@@ -82,26 +78,10 @@ TEST(WorkerPool, RethrowsInTheCallerAndWorksOn) {
   }
 }
 
-// Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // The stacks of threads do not fit: the system then says the same as at its limit of processes.
-void start_too_many_threads() {
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const rlim_t bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
-  const rlimit limit{bytes, bytes};
-  setrlimit(RLIMIT_AS, &limit);
-  try {
-    const WorkerPool pool(64);
-  } catch (const Error& error) {
-    std::cerr << error.what() << std::endl;
-    std::_Exit(static_cast<int>(error.code));
-  }
-  std::_Exit(0);
-}
-
 TEST(WorkerPoolDeathTest, ThreadsThatCannotBeStartedAreAnErrorOfTheEnvironment) {
-  EXPECT_EXIT(start_too_many_threads(), testing::ExitedWithCode(5),
+  EXPECT_EXIT(exit_within(int64_t{64} << 20, [] { WorkerPool(64); }), testing::ExitedWithCode(5),
               "thread [0-9]+ of 64 cannot be started: Resource temporarily unavailable; use "
               "fewer threads or processes");
 }

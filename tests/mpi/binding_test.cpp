@@ -1,6 +1,5 @@
 #include "harness/comm/binding.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -15,13 +14,11 @@
 #include <vector>
 
 #include "harness/comm/world.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/mpi_main.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AnyOf;
-using ::testing::StartsWith;
 
 /// 1 for each processor this process may run on.
 std::vector<int64_t> processors_in_use() {

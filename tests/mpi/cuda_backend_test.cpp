@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -8,19 +7,18 @@
 #include "harness/backend_cuda.h"
 #include "harness/comm/binding.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/elementwise.h"
 #include "tests/support/mpi_main.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::StartsWith;
-
 TEST(CudaBackend, AutoAndCudaTakeTheGpuOfThePlaceOnTheNode) {
   for (const ComputeBackend word : {ComputeBackend::kAuto, ComputeBackend::kCuda}) {
     const RankGpu gpu = choose_gpu(word, testing::world());
     EXPECT_EQ(gpu.ordinal, testing::world().node_rank());
-    EXPECT_THAT(gpu.bus_id, ::testing::MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+.[0-9]"));
+    EXPECT_THAT(gpu.bus_id, MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+.[0-9]"));
   }
   EXPECT_TRUE(choose_gpu(ComputeBackend::kCpu, testing::world()).is_none());
 }

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -6,12 +5,12 @@
 #include <vector>
 
 #include "harness/comm/grouped_collectives.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/mpi/pretended_nodes.h"
+#include "tests/support/recording_device.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 using Log = std::vector<std::string>;
 
@@ -78,18 +77,9 @@ class LoggedLevel final : public Collectives {
 };
 
 /// A device whose events are logged.
-class EventDevice final : public Device {
+class EventDevice final : public BareDevice {
  public:
-  std::string description() const override { return ""; }
-  int64_t padded_rows(int64_t rows) const override { return rows; }
-  int64_t total_memory_bytes() const override { return 0; }
-  int64_t used_memory_bytes() const override { return 0; }
-  bool has_io(DType) const override { return true; }
-  Buffer allocate(int64_t) override { return {}; }
-  Buffer allocate_pinned(int64_t) override { return {}; }
-  std::unique_ptr<Stream> make_stream() override { return nullptr; }
   std::unique_ptr<Event> make_event() override { return std::make_unique<LoggedEvent>(); }
-  void copy(Stream&, void*, const void*, int64_t) override {}
 };
 
 std::unique_ptr<Collectives> make_logged(Grouping grouping, Log& log) {

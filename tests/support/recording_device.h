@@ -7,6 +7,20 @@
 
 namespace bertha::testing {
 
+/// A device without memory, whose streams and events others make.
+class BareDevice : public Device {
+ public:
+  std::string description() const override { return "bare"; }
+  int64_t padded_rows(int64_t rows) const override { return rows; }
+  int64_t total_memory_bytes() const override { return 0; }
+  int64_t used_memory_bytes() const override { return 0; }
+  bool has_io(DType) const override { return true; }
+  Buffer allocate(int64_t) override { return {}; }
+  Buffer allocate_pinned(int64_t) override { return {}; }
+  std::unique_ptr<Stream> make_stream() override { return nullptr; }
+  void copy(Stream&, void*, const void*, int64_t) override {}
+};
+
 /// Another device's memory and streams, with what profilers are told noted down.
 class RecordingDevice : public Device {
  public:

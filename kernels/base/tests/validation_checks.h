@@ -1,12 +1,12 @@
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "kernels/base/arguments.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 
@@ -38,7 +38,7 @@ void expect_refused(Args args, const std::function<void(Args&)>& spoil,
                     std::initializer_list<const char*> words) {
   spoil(args);
   const std::string found = error_of([&] { validate(args); }, ExitCode::kInternal);
-  for (const char* word : words) EXPECT_THAT(found, ::testing::HasSubstr(word));
+  for (const char* word : words) EXPECT_THAT(found, HasSubstr(word));
 }
 
 /// The same with one field changed.

@@ -1,6 +1,5 @@
 #include "kernels/rows/bench/row_cases.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,14 +10,11 @@
 #include "kernels/base/cpu/cpu_devices.h"
 #include "kernels/base/error.h"
 #include "kernels/base/half.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/rows/cpu/cpu_row_ops.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class RowBenchTest : public ::testing::Test {
  protected:

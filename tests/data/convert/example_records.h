@@ -14,7 +14,7 @@
 
 namespace bertha {
 
-/// The features of one tf.train.Example, to be bent into something wrong.
+/// The features of one tf.train.Example, to be made wrong.
 struct ExampleFeatures {
   std::map<std::string, std::vector<int64_t>> integers;
   std::vector<float> weights;  // masked_lm_weights

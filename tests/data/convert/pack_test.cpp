@@ -1,6 +1,5 @@
 #include "data/convert/pack.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,13 +9,13 @@
 #include "data/format/shard_reader.h"
 #include "data/format/verify.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 constexpr SampleLimits kLimits{.max_seq_tokens = 64, .max_masked_per_seq = 10, .vocab_size = 500};
 
@@ -143,7 +142,7 @@ TEST_F(Pack, WithoutAnOutputOnlyTheFiguresAreTold) {
 TEST_F(Pack, ASequenceThatIsLongerThanAPackIsNamed) {
   options_.source.limits.max_seq_tokens = 63;
   EXPECT_THAT(error_of([&] { pack_data(options_, {}); }),
-              testing::AllOf(HasSubstr("part_"), HasSubstr("has 64 tokens, want 1 to 63")));
+              AllOf(HasSubstr("part_"), HasSubstr("has 64 tokens, want 1 to 63")));
   options_.source.limits.max_seq_tokens = 64;
   options_.num_shards = 9999;
   EXPECT_THAT(error_of([&] { pack_data(options_, {}); }), HasSubstr("9999 shards wanted"));

@@ -1,6 +1,5 @@
 #include "data/convert/packing.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,13 +10,11 @@
 
 #include "data/format/shard_reader.h"
 #include "data/pipeline/bench_loader.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 /// Fails unless the plan holds every sequence once, in packs within the limits.
 void expect_complete(std::span<const PackKind> plan, std::span<const int64_t> seqs_of_length,

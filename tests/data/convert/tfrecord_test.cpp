@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,6 +6,7 @@
 #include "data/convert/tfrecord_file.h"
 #include "data/format/shard_reader.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/convert/example_records.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
@@ -14,9 +14,6 @@
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 SampleSet read_all(const std::string& path, const SampleLimits& limits = {}) {
   const SequenceFiles files = inspect_sequence_files({path}, 0, 1, {});
@@ -77,11 +74,11 @@ TEST(TfRecord, AnyPartOfAFileIsReadAlone) {
 
 class BadRecords : public testing::Test {
  protected:
-  /// Six records, with `bend` at the bytes.
-  template <class Bend>
-  std::string bent(const Bend& bend) {
+  /// Six records, with `change` at the bytes.
+  template <class Change>
+  std::string after(const Change& change) {
     std::string bytes = records_of(example_samples(6, 4));
-    bend(bytes);
+    change(bytes);
     write_bytes(path_, bytes);
     return complaint(path_);
   }
@@ -90,32 +87,32 @@ class BadRecords : public testing::Test {
 };
 
 TEST_F(BadRecords, AWrongChecksumIsNamedWithItsRecord) {
-  EXPECT_THAT(bent([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
+  EXPECT_THAT(after([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
               HasSubstr("record 0 at byte 0: the checksum of its contents is wrong"));
   const char* no_start = "is no TFRecord file, or damaged: the checksum of its first length is";
-  EXPECT_THAT(bent([](std::string& bytes) { bytes[0] ^= 1; }), HasSubstr(no_start));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes[9] ^= 1; }), HasSubstr(no_start));
+  EXPECT_THAT(after([](std::string& bytes) { bytes[0] ^= 1; }), HasSubstr(no_start));
+  EXPECT_THAT(after([](std::string& bytes) { bytes[9] ^= 1; }), HasSubstr(no_start));
   const size_t second = record(example_of(features_of(example_samples(6, 4)[0], {}))).size();
   for (const size_t at : {second, second + 9}) {
-    EXPECT_THAT(bent([at](std::string& bytes) { bytes[at] ^= 1; }),
+    EXPECT_THAT(after([at](std::string& bytes) { bytes[at] ^= 1; }),
                 HasSubstr(concat("record 1 at byte ", second,
                                  ": the checksum of its length is wrong; the file is damaged")));
   }
-  EXPECT_THAT(bent([](std::string& bytes) { bytes.back() ^= 1; }), HasSubstr("record 5 at byte "));
+  EXPECT_THAT(after([](std::string& bytes) { bytes.back() ^= 1; }), HasSubstr("record 5 at byte "));
 }
 
 TEST_F(BadRecords, ACutFileIsNamedWithTheRecordThatIsMissingBytes) {
-  EXPECT_THAT(bent([](std::string& bytes) { bytes.pop_back(); }),
+  EXPECT_THAT(after([](std::string& bytes) { bytes.pop_back(); }),
               AllOf(HasSubstr("record 5 at byte "), HasSubstr("but the file ends at ")));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes.resize(5); }),
+  EXPECT_THAT(after([](std::string& bytes) { bytes.resize(5); }),
               HasSubstr("record 0 at byte 0: needs the bytes up to 12, but the file ends at 5"));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes.clear(); }), HasSubstr("no sequence inside"));
+  EXPECT_THAT(after([](std::string& bytes) { bytes.clear(); }), HasSubstr("no sequence inside"));
 }
 
 TEST_F(BadRecords, FilesOfAnotherKindAreNamed) {
-  EXPECT_THAT(bent([](std::string& bytes) { bytes = std::string(500, 'x'); }),
+  EXPECT_THAT(after([](std::string& bytes) { bytes = std::string(500, 'x'); }),
               HasSubstr("is no TFRecord file, or damaged"));
-  EXPECT_THAT(bent([](std::string& bytes) { bytes = "\x1f\x8b" + std::string(50, '\1'); }),
+  EXPECT_THAT(after([](std::string& bytes) { bytes = "\x1f\x8b" + std::string(50, '\1'); }),
               HasSubstr("is compressed with gzip; unpack it first"));
 }
 
@@ -131,9 +128,9 @@ TEST_F(BadRecords, AnyFlippedBitIsFound) {
 }
 
 TEST_F(BadRecords, AWrongFeatureIsNamed) {
-  const auto with = [&](const std::function<void(ExampleFeatures&)>& bend) {
+  const auto with = [&](const std::function<void(ExampleFeatures&)>& change) {
     ExampleFeatures features = features_of(example_samples(2, 4)[1], {});  // 512 tokens
-    bend(features);
+    change(features);
     write_bytes(path_, record(example_of(features_of(example_samples(2, 4)[0], {}))) +
                            record(example_of(features)));
     return complaint(path_);

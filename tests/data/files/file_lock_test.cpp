@@ -1,7 +1,6 @@
 #include "data/files/file_lock.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -13,16 +12,13 @@
 
 #include "data/files/new_file.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 FileLock::Request in(const std::string& folder, double patience_seconds = 0) {
   return {.folder = folder,

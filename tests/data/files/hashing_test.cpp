@@ -1,9 +1,9 @@
 #include "data/files/hashing.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
@@ -65,7 +65,7 @@ TEST(Hashing, AFileOfSeveralChunksHashesAsOne) {
 
 TEST(Hashing, AMissingFileIsADataErrorWithItsName) {
   EXPECT_THAT(error_of([] { xxh3_of_file("/nowhere/part_0.hdf5"); }),
-              testing::HasSubstr("/nowhere/part_0.hdf5: cannot open: No such file"));
+              HasSubstr("/nowhere/part_0.hdf5: cannot open: No such file"));
 }
 
 }  // namespace

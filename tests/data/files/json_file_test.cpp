@@ -1,6 +1,5 @@
 #include "data/files/json_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,14 +7,11 @@
 
 #include "data/files/text_file.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string repeated(const std::string& part, int64_t times) {
   std::string text;

@@ -1,16 +1,13 @@
 #include "data/files/tokenizer_settings.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr TokenizerSettings kCased{.do_lower_case = false, .strip_accents = false};
 

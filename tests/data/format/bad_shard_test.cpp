@@ -1,28 +1,22 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
-#include <iostream>
 
 #include "data/files/hashing.h"
 #include "data/format/shard_reader.h"
-#include "kernels/base/failure.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/data/same_samples.h"
+#include "tests/support/exit_within.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
 
 constexpr ShardLayout kVariable = ShardLayout::kVariableLength;
 constexpr ShardLayout kFixed = ShardLayout::kFixedLength;
@@ -37,11 +31,11 @@ std::string complaint(const std::string& path, const SampleLimits& limits = {}) 
 
 class EachBadLayout : public testing::TestWithParam<ShardLayout> {
  protected:
-  /// The complaint about a shard of 33 rows after `bend` has been at its datasets.
-  template <class Bend>
-  std::string bent(const Bend& bend) {
+  /// The complaint about a shard of 33 rows after `change` has been at its datasets.
+  template <class Change>
+  std::string after(const Change& change) {
     auto shard = raw_shard(example_samples(33, 4), GetParam());
-    bend(shard);
+    change(shard);
     write_raw_shard(path_, shard);
     return complaint(path_);
   }
@@ -51,7 +45,7 @@ class EachBadLayout : public testing::TestWithParam<ShardLayout> {
 };
 INSTANTIATE_TEST_SUITE_P(BadShard, EachBadLayout, testing::Values(kVariable, kFixed, kPacked));
 
-TEST_P(EachBadLayout, UnbentRowsAreAccepted) {
+TEST_P(EachBadLayout, UnchangedRowsAreAccepted) {
   EXPECT_EQ(error_of([&] {
               write_raw_shard(path_, raw_shard(example_samples(33, 4), GetParam()));
               read_shard(path_, 0, {});
@@ -63,7 +57,7 @@ TEST_P(EachBadLayout, AMissingDatasetIsNamed) {
   const size_t count = raw_shard({}, GetParam()).size();
   for (size_t missing = 0; missing < count; ++missing) {
     std::string name;
-    const std::string text = bent([&](std::vector<RawDataset>& shard) {
+    const std::string text = after([&](std::vector<RawDataset>& shard) {
       name = shard[missing].name;
       shard.erase(shard.begin() + static_cast<int64_t>(missing));
     });
@@ -78,10 +72,10 @@ TEST_P(EachBadLayout, AMissingDatasetIsNamed) {
 
 TEST_P(EachBadLayout, AWrongElementTypeIsNamedWithTheWantedOne) {
   EXPECT_THAT(
-      bent([](auto& shard) { dataset_of(shard, "masked_lm_ids").element = Hdf5Element::kI8; }),
+      after([](auto& shard) { dataset_of(shard, "masked_lm_ids").element = Hdf5Element::kI8; }),
       AllOf(HasSubstr("dataset masked_lm_ids holds "), HasSubstr("int8, want "),
             HasSubstr("int16")));
-  EXPECT_THAT(bent([](auto& shard) {
+  EXPECT_THAT(after([](auto& shard) {
                 dataset_of(shard, "next_sentence_labels").element = Hdf5Element::kI16;
               }),
               ContainsRegex("dataset next_sentence_labels holds (variable-length )?int16, want "
@@ -100,26 +94,26 @@ TEST_P(EachBadLayout, WhereInt16IsWantedInt32IsReadAndLargeValuesDoNotWrapAround
   widen(shard);
   write_raw_shard(path_, shard);
   expect_same_contents(read_shard(path_, 0, {}), samples);
-  const auto bent_to = [&](const char* dataset, int value) {
-    return bent([&](auto& raw) {
+  const auto with_value = [&](const char* dataset, int value) {
+    return after([&](auto& raw) {
       widen(raw);
       dataset_of(raw, dataset).values[0][0] = value;
     });
   };
-  EXPECT_THAT(bent_to("input_ids", 65536 + 101), HasSubstr("element 0 is id 65637"));
-  EXPECT_THAT(bent_to("masked_lm_positions", 65536 + 1),
+  EXPECT_THAT(with_value("input_ids", 65536 + 101), HasSubstr("element 0 is id 65637"));
+  EXPECT_THAT(with_value("masked_lm_positions", 65536 + 1),
               HasSubstr("dataset masked_lm_positions, row 0: element 0 is 32767"));
 }
 
 TEST_P(EachBadLayout, AWrongRankIsNamed) {
-  EXPECT_THAT(bent([](auto& shard) { dataset_of(shard, "next_sentence_labels").columns = 1; }),
+  EXPECT_THAT(after([](auto& shard) { dataset_of(shard, "next_sentence_labels").columns = 1; }),
               HasSubstr("dataset next_sentence_labels has rank 2, want 1"));
 }
 
 TEST_P(EachBadLayout, DatasetsOfDifferentRowCountsAreNamed) {
-  EXPECT_THAT(bent([](auto& shard) { dataset_of(shard, "segment_ids").values.pop_back(); }),
+  EXPECT_THAT(after([](auto& shard) { dataset_of(shard, "segment_ids").values.pop_back(); }),
               HasSubstr("dataset segment_ids has 32 rows, but input_ids has 33"));
-  EXPECT_THAT(bent([](auto& shard) { dataset_of(shard, "next_sentence_labels").values.clear(); }),
+  EXPECT_THAT(after([](auto& shard) { dataset_of(shard, "next_sentence_labels").values.clear(); }),
               HasSubstr("dataset next_sentence_labels has 0 rows, but input_ids has 33"));
 }
 
@@ -144,7 +138,7 @@ TEST_P(EachBadLayout, AWrongValueIsNamedWithDatasetRowAndLimits) {
       {"masked_lm_positions", 14, 0, -3, "row 14: element 0 is -3 after 0"},
   };
   for (const auto& one : cases) {
-    EXPECT_THAT(bent([&](auto& shard) {
+    EXPECT_THAT(after([&](auto& shard) {
                   dataset_of(shard, one.dataset).values[one.row][one.element] = one.value;
                 }),
                 AllOf(HasSubstr(concat("dataset ", one.dataset)), HasSubstr(one.text)));
@@ -153,12 +147,12 @@ TEST_P(EachBadLayout, AWrongValueIsNamedWithDatasetRowAndLimits) {
 
 TEST_P(EachBadLayout, UnsortedOrRepeatedMaskedPositionsAreNamed) {
   // Row 1 is one of the longest and has several positions.
-  EXPECT_THAT(bent([](auto& shard) {
+  EXPECT_THAT(after([](auto& shard) {
                 auto& row = dataset_of(shard, "masked_lm_positions").values[1];
                 std::swap(row[0], row[1]);
               }),
               HasSubstr("row 1: element 1 is "));
-  EXPECT_THAT(bent([](auto& shard) {
+  EXPECT_THAT(after([](auto& shard) {
                 auto& row = dataset_of(shard, "masked_lm_positions").values[1];
                 row[1] = row[0];
               }),
@@ -166,7 +160,7 @@ TEST_P(EachBadLayout, UnsortedOrRepeatedMaskedPositionsAreNamed) {
 }
 
 TEST_P(EachBadLayout, ASampleWithoutTokensIsNamed) {
-  EXPECT_THAT(bent([](auto& shard) {
+  EXPECT_THAT(after([](auto& shard) {
                 for (const char* name :
                      {"input_ids", "segment_ids", "masked_lm_positions", "masked_lm_ids"}) {
                   auto& dataset = dataset_of(shard, name);
@@ -234,34 +228,34 @@ TEST(BadShard, APackWhoseLengthsDoNotAddUpIsNamed) {
   const TempFolder folder;
   const std::string path = folder.path("part_00000_of_00001");
   const SampleSet samples = example_samples(9, 4);
-  const auto bent = [&](const char* dataset, const auto& bend) {
+  const auto after = [&](const char* dataset, const auto& change) {
     auto shard = raw_shard(samples, kPacked);
-    bend(dataset_of(shard, dataset).values[7]);  // a pack of one sample of 5 tokens
+    change(dataset_of(shard, dataset).values[7]);  // a pack of one sample of 5 tokens
     write_raw_shard(path, shard);
     return complaint(path);
   };
   EXPECT_THAT(
-      bent("packed_input_len", [](auto& row) { row[0] = 4; }),
+      after("packed_input_len", [](auto& row) { row[0] = 4; }),
       HasSubstr("dataset packed_input_len, row 7: adds up to 4 tokens, but input_ids has 5"));
-  EXPECT_THAT(bent("packed_input_len",
-                   [](auto& row) {
-                     row = {5, 0};
-                   }),
+  EXPECT_THAT(after("packed_input_len",
+                    [](auto& row) {
+                      row = {5, 0};
+                    }),
               HasSubstr("dataset packed_input_len, row 7: element 1 is 0, want 1 or more"));
-  EXPECT_THAT(bent("packed_input_len",
-                   [](auto& row) {
-                     row = {3, 2};
-                   }),
+  EXPECT_THAT(after("packed_input_len",
+                    [](auto& row) {
+                      row = {3, 2};
+                    }),
               HasSubstr("dataset packed_masked_lm_len, row 7: 1 elements, but packed_input_len has "
                         "2; want as many"));
-  EXPECT_THAT(bent("packed_masked_lm_len", [](auto& row) { row[0] += 1; }),
+  EXPECT_THAT(after("packed_masked_lm_len", [](auto& row) { row[0] += 1; }),
               HasSubstr("dataset packed_masked_lm_len, row 7: adds up to "));
-  EXPECT_THAT(bent("packed_masked_lm_len", [](auto& row) { row[0] = -1; }),
+  EXPECT_THAT(after("packed_masked_lm_len", [](auto& row) { row[0] = -1; }),
               HasSubstr("dataset packed_masked_lm_len, row 7: element 0 is -1, want 0 or more"));
-  EXPECT_THAT(bent("next_sentence_labels",
-                   [](auto& row) {
-                     row = {0, 1};
-                   }),
+  EXPECT_THAT(after("next_sentence_labels",
+                    [](auto& row) {
+                      row = {0, 1};
+                    }),
               HasSubstr("dataset next_sentence_labels, row 7: 2 elements, but packed_input_len has "
                         "1; want as many"));
 }
@@ -293,22 +287,22 @@ TEST(BadShard, AWrongValueInsideOfAPackIsNamedWithItsSequence) {
   const SampleSet samples = read_shard(path, 40, {});
   ASSERT_EQ(samples.size(), 2);
   EXPECT_EQ(samples[1].id, 41);
-  EXPECT_THAT(samples[1].masked_positions, testing::ElementsAre(3));
-  const auto bent = [&](const char* dataset, size_t element, int value) {
+  EXPECT_THAT(samples[1].masked_positions, ElementsAre(3));
+  const auto after = [&](const char* dataset, size_t element, int value) {
     shard = shard_of_one_pack();
     dataset_of(shard, dataset).values[0][element] = value;
     write_raw_shard(path, shard);
     return complaint(path);
   };
   EXPECT_THAT(
-      bent("input_ids", 6, 30522),
+      after("input_ids", 6, 30522),
       HasSubstr("dataset input_ids, row 0: in sequence 1 of the pack, element 1 is id 30522"));
-  EXPECT_THAT(bent("segment_ids", 5, 2), HasSubstr("in sequence 1 of the pack, element 0 is 2"));
+  EXPECT_THAT(after("segment_ids", 5, 2), HasSubstr("in sequence 1 of the pack, element 0 is 2"));
   // Position 4 belongs to the first sequence.
-  EXPECT_THAT(bent("masked_lm_positions", 1, 4),
+  EXPECT_THAT(after("masked_lm_positions", 1, 4),
               HasSubstr("row 0: in sequence 1 of the pack, element 0 is -1 after 0"));
-  EXPECT_THAT(bent("masked_lm_positions", 1, -32768), HasSubstr("element 0 is -32768 after 0"));
-  EXPECT_THAT(bent("next_sentence_labels", 1, 3), HasSubstr("in sequence 1 of the pack, label 3"));
+  EXPECT_THAT(after("masked_lm_positions", 1, -32768), HasSubstr("element 0 is -32768 after 0"));
+  EXPECT_THAT(after("next_sentence_labels", 1, 3), HasSubstr("in sequence 1 of the pack, label 3"));
   write_raw_shard(path, shard_of_one_pack());
   EXPECT_THAT(complaint(path, {.max_seq_tokens = 10}),
               HasSubstr("dataset input_ids, row 0: 11 tokens, want 1 to 10"));
@@ -441,38 +435,20 @@ TEST_P(EachBadLayout, AFullDiskIsOneSentenceAndLeavesTheEarlierFile) {
   EXPECT_EQ(read_shard(path_, 0, {}).token_ids, many.token_ids);
 }
 
-// Sanitizers reserve terabytes of addresses, so that none can be denied under them.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/// Ends the process as the program ends, with so much more memory than it has now.
-[[noreturn]] void write_within(int64_t room_bytes, const std::string& path, ShardLayout layout) {
-  const SampleSet many = example_samples(20'000, 2);
-  int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + room_bytes);
-  const rlimit limit{bytes, bytes};
-  setrlimit(RLIMIT_AS, &limit);
-  Failure failure{ExitCode::kSuccess, "no failure"};
-  try {
-    write_shard(path, layout, many);
-  } catch (...) {
-    failure = failure_of(std::current_exception());
-  }
-  std::cerr << failure.what << std::endl;
-  std::exit(static_cast<int>(failure.code));
-}
-
 TEST_P(EachBadLayout, NoMemoryIsOneSentenceAndLeavesTheEarlierFile) {
   write_shard(path_, GetParam(), example_samples(7, 1));
   const std::string before = bytes_of(path_);
+  const auto write = [&, many = example_samples(20'000, 2)] {
+    write_shard(path_, GetParam(), many);
+  };
   // Here our own vectors find no memory, there the library.
   for (const int64_t room : {0, 500'000, 2'000'000, 5'000'000}) {
-    EXPECT_EXIT(write_within(room, path_, GetParam()), testing::ExitedWithCode(6),
-                "out of host memory")
-        << room;
+    EXPECT_EXIT(exit_within(room, write), testing::ExitedWithCode(6), "out of host memory") << room;
     EXPECT_TRUE(bytes_of(path_) == before);
     EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
   }
-  EXPECT_EXIT(write_within(1'000'000'000, path_, GetParam()), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit_within(1'000'000'000, write), testing::ExitedWithCode(0), "");
 }
 #endif
 

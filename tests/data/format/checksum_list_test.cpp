@@ -1,19 +1,15 @@
 #include "data/format/checksum_list.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/files/hashing.h"
 #include "data/format/verify.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 const std::string kOne(32, '1');
 const std::string kTwo(32, '2');

@@ -1,17 +1,15 @@
 #include "data/format/manifest.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/files/hashing.h"
 #include "data/format/checksum_list.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
 
 Manifest example_manifest() {
   Manifest manifest;
@@ -111,7 +109,7 @@ TEST(Manifest, EveryComplaintNamesTheFileAndTheField) {
   for (const auto& one : cases) {
     write_bytes(path, replaced(good, one.from, one.to));
     EXPECT_THAT(error_of([&] { read_manifest(path); }),
-                testing::AllOf(HasSubstr(path), HasSubstr(one.complaint)));
+                AllOf(HasSubstr(path), HasSubstr(one.complaint)));
   }
 }
 

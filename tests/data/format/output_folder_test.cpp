@@ -1,20 +1,18 @@
 #include "data/format/output_folder.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(OutputFolder, WorkOfOursIsMadeFoundAndRemoved) {
   const TempFolder folder;

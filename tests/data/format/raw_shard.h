@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-/// A dataset as a table of numbers, to be bent into something wrong before it is written.
+/// A dataset as a table of numbers, to be made wrong before it is written.
 struct RawDataset {
   std::string name;
   Hdf5Element element = Hdf5Element::kI16;

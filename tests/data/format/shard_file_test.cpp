@@ -1,6 +1,5 @@
 #include "data/format/shard_reader.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "data/format/manifest.h"
 #include "data/format/shard_reader.h"
 #include "data/format/shard_writer.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/source_dir.h"
@@ -195,8 +195,8 @@ TEST(Shard, RowsAreReadFromTheMiddleOfEveryForm) {
     const ShardContents last = rows.read(rows.num_rows() - 1, 1, {}, stop_at_violation(path));
     const ShardContents first = rows.read(0, 1, {}, stop_at_violation(path));
     ASSERT_EQ(last.samples.size(), 1);
-    EXPECT_THAT(last.samples[0].token_ids, testing::ElementsAreArray(want.samples[5].token_ids));
-    EXPECT_THAT(first.samples[0].token_ids, testing::ElementsAreArray(want.samples[0].token_ids));
+    EXPECT_THAT(last.samples[0].token_ids, ElementsAreArray(want.samples[5].token_ids));
+    EXPECT_THAT(first.samples[0].token_ids, ElementsAreArray(want.samples[0].token_ids));
     EXPECT_EQ(first.samples[0].next_sentence_label, want.samples[0].next_sentence_label);
     EXPECT_EQ(last.samples[0].next_sentence_label, want.samples[5].next_sentence_label);
   }

@@ -1,19 +1,15 @@
 #include "data/format/shard_names.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::vector<std::string> missing(const std::vector<std::string>& names) {
   return missing_of_numbered(names);

@@ -1,17 +1,15 @@
 #include "data/format/stats.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
 
 /// A sample of that many tokens and masked positions.
 void append_sample(SampleSet& samples, int64_t tokens, int64_t masked, int8_t label) {
@@ -69,7 +67,7 @@ TEST(Stats, ADamagedShardIsADataError) {
   const TempFolder folder;
   for (int i = 0; i < 5; ++i) write_bytes(folder.path(concat("part_", i, ".hdf5")), "no");
   EXPECT_THAT(error_of([&] { stats_of_data(folder.path(), {}); }),
-              testing::HasSubstr("not a readable HDF5 file"));
+              HasSubstr("not a readable HDF5 file"));
 }
 
 TEST(HistogramLines, HaveTheWantedWidthAndBarsInProportion) {

@@ -1,22 +1,17 @@
 #include "data/format/verify.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "data/format/manifest.h"
 #include "data/format/stats.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/format/raw_shard.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
 
 /// A prepared folder: three shards of different sizes and layouts, and their manifest.
 class Verify : public testing::Test {
@@ -46,11 +41,11 @@ class Verify : public testing::Test {
     write_manifest(folder_.path(kManifestName), manifest_);
   }
 
-  /// Writes part_1 anew with some of its numbers bent, and no manifest to tell.
-  template <class Bend>
-  void bend_part_1(const Bend& bend) {
+  /// Writes part_1 anew with some of its numbers changed, and no manifest to tell.
+  template <class Change>
+  void change_part_1(const Change& change) {
     auto shard = raw_shard(example_samples(7, 2), ShardLayout::kVariableLength);
-    bend(shard);
+    change(shard);
     write_raw_shard(folder_.path("part_1.hdf5"), shard);
     std::filesystem::remove(folder_.path(kManifestName));
   }
@@ -151,19 +146,19 @@ TEST_F(Verify, ShardsThatEndOrStopTheHdf5LibraryAreNamed) {
   for (const char* name : {"bent_local_heap", "chunk_without_rows", "loop_in_virtual_layout"}) {
     const std::string shard = concat("part_", 3 + wanted.size(), ".hdf5");
     std::filesystem::copy_file(corpus / name, folder_.path(shard));
-    wanted.push_back(testing::StartsWith(shard + ": "));
+    wanted.push_back(StartsWith(shard + ": "));
   }
-  EXPECT_THAT(findings(), testing::ElementsAreArray(wanted));
+  EXPECT_THAT(findings(), ElementsAreArray(wanted));
 }
 
 TEST_F(Verify, AllWrongValuesOfAShardAreListedNotOnlyTheFirst) {
-  bend_part_1([](auto& shard) {
+  change_part_1([](auto& shard) {
     dataset_of(shard, "input_ids").values[0][1] = 31000;
     dataset_of(shard, "input_ids").values[5][1] = -2;
     dataset_of(shard, "next_sentence_labels").values[2] = {3};
     dataset_of(shard, "segment_ids").values[6].pop_back();
   });
-  EXPECT_THAT(findings(), testing::UnorderedElementsAre(
+  EXPECT_THAT(findings(), UnorderedElementsAre(
                               StartsWith("part_1.hdf5, row 0, input_ids: element 1 is id 31000"),
                               StartsWith("part_1.hdf5, row 5, input_ids: element 1 is id -2"),
                               StartsWith("part_1.hdf5, row 2, next_sentence_labels: label 3"),
@@ -174,21 +169,21 @@ TEST_F(Verify, AllWrongValuesOfAShardAreListedNotOnlyTheFirst) {
 
 TEST_F(Verify, WhatTheGeneratorNeverDoesIsAFinding) {
   // Row 0 is the shortest: 5 tokens, [CLS] and [SEP] at both ends.
-  bend_part_1([](auto& shard) { dataset_of(shard, "input_ids").values[0][0] = 2000; });
+  change_part_1([](auto& shard) { dataset_of(shard, "input_ids").values[0][0] = 2000; });
   EXPECT_THAT(findings(),
               ElementsAre("part_1.hdf5, row 0, input_ids: starts with id 2000, want [CLS] 101"));
-  bend_part_1([](auto& shard) { dataset_of(shard, "input_ids").values[0][4] = 2000; });
+  change_part_1([](auto& shard) { dataset_of(shard, "input_ids").values[0][4] = 2000; });
   EXPECT_THAT(findings(),
               ElementsAre("part_1.hdf5, row 0, input_ids: element 4 ends a segment with "
                           "id 2000, want [SEP] 102"));
-  bend_part_1([](auto& shard) { dataset_of(shard, "masked_lm_positions").values[0] = {4}; });
+  change_part_1([](auto& shard) { dataset_of(shard, "masked_lm_positions").values[0] = {4}; });
   EXPECT_THAT(findings(),
               ElementsAre(StartsWith("part_1.hdf5, row 0, masked_lm_positions: position "
                                      "4 is [SEP]")));
-  bend_part_1([](auto& shard) { dataset_of(shard, "masked_lm_ids").values[0] = {102}; });
+  change_part_1([](auto& shard) { dataset_of(shard, "masked_lm_ids").values[0] = {102}; });
   EXPECT_THAT(findings(),
               ElementsAre(StartsWith("part_1.hdf5, row 0, masked_lm_ids: label 102 is [CLS] or")));
-  bend_part_1([](auto& shard) {
+  change_part_1([](auto& shard) {
     dataset_of(shard, "masked_lm_ids").values[0].clear();
     dataset_of(shard, "masked_lm_positions").values[0].clear();
   });

@@ -1,6 +1,5 @@
 #include "data/pipeline/bench_loader.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 
 #include "data/format/shard_reader.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/support/thread_world.h"
 
@@ -80,7 +80,7 @@ TEST(SyntheticShard, FitsAnyLimits) {
 TEST(BenchLoader, FolderThatDoesNotExistIsADataErrorOnAllRanks) {
   run_thread_ranks(2, [&](Transport& transport) {
     EXPECT_THAT(error_of([&] { bench_loader(small_bench("/nonexistent/scratch"), transport); }),
-                ::testing::HasSubstr("/nonexistent/scratch"));
+                HasSubstr("/nonexistent/scratch"));
   });
 }
 

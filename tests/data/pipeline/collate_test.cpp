@@ -1,6 +1,5 @@
 #include "data/pipeline/collate.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,13 +8,11 @@
 #include <vector>
 
 #include "data/pipeline/pipeline.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 std::vector<SampleView> views_of(const SampleSet& samples) {
   std::vector<SampleView> views;

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -6,12 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/pipeline/pipeline_fixture.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
 
 /// Tokens, masked positions and labels of every sample, by step and id.
 std::map<std::pair<size_t, int64_t>, std::string> masks_of(const RanksSteps& ranks) {

@@ -1,6 +1,5 @@
 #include "data/pipeline/dynamic_masks.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/same_samples.h"
 
 namespace bertha {
@@ -139,7 +139,7 @@ TEST(MaskDrawer, DependsOnSeedEpochAndSampleAlone) {
   SampleSet both = sample_of(200, 7);
   both.append(sample_of(200, 0)[0]);
   const SampleSet found = drawn(rule(), 1, both, 0);
-  EXPECT_THAT(found[1].masked_positions, testing::ElementsAreArray(once));
+  EXPECT_THAT(found[1].masked_positions, ElementsAreArray(once));
 }
 
 TEST(MaskDrawer, PositionsAreUniformAndEightyTenTen) {
@@ -222,7 +222,7 @@ TEST(MaskDrawer, AWordThatIsLongerThanWantedIsMaskedWholeOrNotAtAll) {
   set.token_ids[6] = kSpecial.separator;
   // Words at 1 to 5 and 7 to 10; two tokens are wanted.
   const SampleSet found = drawn(whole_words(), 1, set, 0);
-  EXPECT_THAT(found.masked_positions, testing::ElementsAre(7, 8, 9, 10));
+  EXPECT_THAT(found.masked_positions, ElementsAre(7, 8, 9, 10));
   EXPECT_TRUE(drawn(whole_words(), 1, set, 0, 3).masked_positions.empty());
 }
 
@@ -230,7 +230,7 @@ TEST(MaskDrawer, ASampleOfAnotherVocabularyIsRefused) {
   MaskRule other = rule();
   other.special.classify = 101;
   EXPECT_THAT(error_of([&] { drawn(other, 1, sample_of(20, 5), 0); }, ExitCode::kData),
-              testing::AllOf(testing::HasSubstr("sample 5"), testing::HasSubstr("data.vocab")));
+              AllOf(HasSubstr("sample 5"), HasSubstr("data.vocab")));
 }
 
 }  // namespace

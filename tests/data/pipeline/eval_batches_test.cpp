@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,12 +9,11 @@
 #include "data/format/shard_names.h"
 #include "data/pipeline/pipeline.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
 
 class EvalBatches : public ::testing::Test {
  protected:

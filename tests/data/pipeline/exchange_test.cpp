@@ -1,6 +1,5 @@
 #include "data/pipeline/exchange.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,16 +10,13 @@
 
 #include "data/format/sample.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<int64_t> random_lengths(int64_t count, uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -1,6 +1,5 @@
 #include "data/pipeline/pipeline.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,14 +20,13 @@
 #include "data/format/shard_reader.h"
 #include "kernels/base/seconds_since.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/pipeline/pipeline_fixture.h"
 #include "tests/support/thread_world.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
 
 TEST_F(PipelineTest, RanksThatSeeOtherShardsFailAlike) {
   const auto refusals = [&](const std::vector<std::string>& of_rank_1) {

@@ -1,17 +1,14 @@
 #include "data/pipeline/synthetic_steps.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAreArray;
-using ::testing::Not;
 
 SyntheticSteps small_steps(int num_ranks) {
   return {.lengths = uniform_lengths(40),

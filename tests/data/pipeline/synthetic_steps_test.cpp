@@ -1,6 +1,5 @@
 #include "data/pipeline/synthetic_steps.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,11 +8,10 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string histogram_error(const std::string& text) {
   return error_of([&] { parse_length_histogram(text, "lengths.txt"); });

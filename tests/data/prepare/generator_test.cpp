@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "data/prepare/pairs_and_masks.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/prepare/golden_samples.h"
 
 namespace bertha {
@@ -124,7 +124,6 @@ TEST(GeneratorOptionsTest, ImpossibleOptionsAreNamed) {
   const auto message = [](const GeneratorOptions& options) -> std::string {
     return error_of([&] { check_options(options); }, ExitCode::kUsage);
   };
-  using ::testing::HasSubstr;
   EXPECT_EQ(message({}), "no error");
   EXPECT_THAT(message({.duplication = 0}), HasSubstr("--duplication 0"));
   EXPECT_THAT(message({.max_seq_tokens = 4}), HasSubstr("--max-seq-tokens 4"));

@@ -1,6 +1,5 @@
 #include "data/prepare/intake.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,14 +11,12 @@
 
 #include "data/files/hashing.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/support/captured_log.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class IntakeTest : public ::testing::Test {
  protected:

@@ -1,7 +1,6 @@
 // Files that the official scripts wrote from the golden text, beside the samples that the generator
 // makes of it: tests/golden/make_official_fixtures.py.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,6 +11,7 @@
 #include "data/format/verify.h"
 #include "data/prepare/pairs_and_masks.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/prepare/golden_samples.h"
 #include "tests/data/same_samples.h"
 #include "tests/support/files.h"
@@ -92,7 +92,7 @@ TEST(OfficialFiles, TheFirstHdf5FilesOfNvidiaAreReadAndTheirSegmentsAreAFinding)
   EXPECT_EQ(std::ranges::max(found.segment_ids), 0);
   const VerifyReport report = verify_data(path, {.limits = kLimits});
   ASSERT_FALSE(report.findings.empty());
-  EXPECT_THAT(report.findings.front().what, testing::HasSubstr("inside a segment"));
+  EXPECT_THAT(report.findings.front().what, HasSubstr("inside a segment"));
 }
 
 /// chop_hdf5_files.py writes a shard when the next sample comes, so that the last are left out.

@@ -1,6 +1,5 @@
 #include "data/prepare/part_reader.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,14 +7,11 @@
 #include <vector>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& text) {
   const TempFolder folder;

@@ -1,20 +1,17 @@
 #include "data/prepare/source_files.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// The refusal of a file with this text, which lies next to another file, so that it may be empty.
 std::string refusal(const std::string& text) {

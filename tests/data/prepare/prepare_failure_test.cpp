@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,14 +6,12 @@
 #include <string>
 
 #include "data/format/output_folder.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/prepare/prepare_folder.h"
 #include "tests/support/file_size_limit.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// What a run without any failure leaves behind. Its time differs: the files must not tell it.
 std::map<std::string, std::string> files_of_uninterrupted_run(const PrepareOptions& options) {

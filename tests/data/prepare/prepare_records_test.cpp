@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,16 +16,14 @@
 #include "data/format/verify.h"
 #include "data/prepare/prepare.h"
 #include "data/prepare/source_files.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/prepare/prepare_folder.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Ge;
-using ::testing::HasSubstr;
 using ::testing::Le;
-using ::testing::UnorderedElementsAre;
 
 /// The golden documents, a JSON object a line.
 std::string json_lines() {

@@ -1,6 +1,5 @@
 #include "data/prepare/prepare.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,16 +14,14 @@
 #include "data/prepare/source_files.h"
 #include "data/prepare/unicode_text.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/prepare/prepare_folder.h"
 #include "tests/support/captured_log.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Ge;
-using ::testing::HasSubstr;
 using ::testing::Le;
 using ::testing::Pair;
 

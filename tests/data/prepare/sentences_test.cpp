@@ -1,12 +1,11 @@
 #include "data/prepare/sentences.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::IsEmpty;
 
 /// Sentences as written, "|" between them.
 std::string split(const std::string& text) {

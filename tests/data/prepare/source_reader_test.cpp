@@ -1,6 +1,5 @@
 #include "data/prepare/source_reader.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,14 +7,11 @@
 
 #include "data/prepare/part_reader.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 /// The documents of a file of this name, each with "|" between its lines.
 std::vector<std::string> documents_of(const std::string& name, const std::string& bytes,

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,15 +13,13 @@
 #include "data/random/python_random.h"
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 /// The basic tokens by way of the ASCII shortcut.

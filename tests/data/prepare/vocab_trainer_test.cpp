@@ -1,6 +1,5 @@
 #include "data/prepare/vocab_trainer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,15 +18,12 @@
 #include "data/prepare/wordpiece.h"
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/data/prepare/golden_samples.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(SpecialWordpiecesTest, StandWhereBertHasThemAndInProportion) {
   const std::vector<std::string> bert = special_wordpieces(30522);

@@ -1,6 +1,5 @@
 #include "data/prepare/vocabulary.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,13 +7,11 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 const std::string kSpecial = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
 

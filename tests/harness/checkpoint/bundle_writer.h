@@ -46,7 +46,7 @@ inline std::string bundle_header(int32_t shards, int32_t endianness = 0, int32_t
   return header.SerializeAsString();
 }
 
-/// A checkpoint of format V2 with one data file, to be written after tests have bent it.
+/// A checkpoint of format V2 with one data file, to be written after tests have changed it.
 struct BundleDraft {
   std::map<std::string, tf::BundleEntry> entries;
   std::string header = bundle_header(1);

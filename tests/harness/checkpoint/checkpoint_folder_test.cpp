@@ -1,6 +1,5 @@
 #include "harness/checkpoint/checkpoint_folder.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "data/files/new_file.h"
 #include "harness/checkpoint/checkpoint.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
@@ -16,7 +16,6 @@ namespace bertha::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 
 constexpr const char* kEarlier = "step_00000002";
 constexpr const char* kPath = "step_00000004";

@@ -1,6 +1,5 @@
 #include "harness/checkpoint/checkpoint.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/captured_log.h"
@@ -28,10 +28,6 @@ namespace bertha::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 TEST(Checkpoint, LoadsBitForBitAtEveryNumberOfRanks) {
   for (const int saving_ranks : {1, 2, 3}) {
@@ -290,7 +286,7 @@ TEST(OnAllRanks, AnExceptionOfTheStandardLibraryOnOneRankIsAnErrorOnAll) {
         },
         ExitCode::kInternal);
     const std::lock_guard<std::mutex> lock(mutex);
-    EXPECT_THAT(message, ::testing::StartsWith("unexpected error: no such key (rank 1 of 3 on "));
+    EXPECT_THAT(message, StartsWith("unexpected error: no such key (rank 1 of 3 on "));
     ++throwing_ranks;
   });
   EXPECT_EQ(throwing_ranks, 3);

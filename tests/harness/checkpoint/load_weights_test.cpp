@@ -1,6 +1,5 @@
 #include "harness/checkpoint/load_weights.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "harness/checkpoint/stated_model.h"
 #include "harness/checkpoint/tf_bundle.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/tolerance.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
@@ -21,11 +21,6 @@
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 using Shapes = std::map<std::string, std::vector<int64_t>>;
 

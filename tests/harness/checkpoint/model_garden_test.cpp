@@ -1,6 +1,5 @@
 #include "harness/checkpoint/model_garden.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <map>
 
 #include "harness/checkpoint/tf_bundle.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/load_rig.h"
 #include "tests/harness/model/golden_bert.h"
@@ -15,11 +15,6 @@
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const std::string kGarden = kGolden + "tf_garden/";
 
@@ -60,7 +55,7 @@ TEST(ModelGarden, ItsCheckpointsHaveTheWeightsOfTheOfficialCode) {
   }
 }
 
-/// The weights of a checkpoint of the model garden, to be bent.
+/// The weights of a checkpoint of the model garden, to be changed.
 BundleDraft garden_draft(const std::string& prefix) {
   BundleDraft draft;
   const TfBundle bundle(kGarden + prefix);

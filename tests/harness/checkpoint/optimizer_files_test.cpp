@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "harness/checkpoint/checkpoint_folder.h"
 #include "harness/checkpoint/safetensors.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/recording_device.h"
 #include "tests/support/temp_folder.h"
@@ -20,8 +20,6 @@ namespace bertha::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(OptimizerFiles, LoadsBitForBitWithBucketsOfEverySize) {
   // The whole buffer, of about a tensor, and the least: many ranges that lie across each other.

@@ -1,6 +1,5 @@
 #include "harness/checkpoint/safetensors.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,13 +7,11 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// A file with this header text and that many bytes of data.
 std::string write_file(const TempFolder& folder, const std::string& header, size_t data_bytes) {

@@ -1,6 +1,5 @@
 #include "harness/checkpoint/checkpoint.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,13 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::string refusal(const nlohmann::json& json) {
   return error_of([&] { training_state_from_json(json.dump(), "run/state.json"); });
@@ -99,9 +96,9 @@ TEST(StateJson, EveryCounterIsAWholeNumberInRange) {
          {nlohmann::json(-1), nlohmann::json(3.99), nlohmann::json(1e300), nlohmann::json(-1e12),
           nlohmann::json(INT64_MAX), nlohmann::json(UINT64_MAX), nlohmann::json("6"),
           nlohmann::json(nullptr)}) {
-      nlohmann::json bent = good;
-      bent[place] = bad;
-      EXPECT_THAT(refusal(bent), AllOf(HasSubstr("run/state.json: field "), HasSubstr("want")))
+      nlohmann::json wrong = good;
+      wrong[place] = bad;
+      EXPECT_THAT(refusal(wrong), AllOf(HasSubstr("run/state.json: field "), HasSubstr("want")))
           << counter << " = " << bad;
     }
   }
@@ -111,13 +108,13 @@ TEST(StateJson, EveryFieldHasItsTypeAndIsThere) {
   const nlohmann::json good = nlohmann::json::parse(to_json(some_state(6))).flatten();
   for (const auto& [place, value] : good.items()) {
     if (place == "/seed") continue;  // any word
-    nlohmann::json bent = good;
-    bent[place] = value.is_string() ? nlohmann::json(true) : nlohmann::json("text");
-    EXPECT_THAT(refusal(bent.unflatten()), HasSubstr("run/state.json: field ")) << place;
-    bent = good;
-    bent.erase(place);
+    nlohmann::json wrong = good;
+    wrong[place] = value.is_string() ? nlohmann::json(true) : nlohmann::json("text");
+    EXPECT_THAT(refusal(wrong.unflatten()), HasSubstr("run/state.json: field ")) << place;
+    wrong = good;
+    wrong.erase(place);
     if (place.starts_with("/evals/0")) continue;  // unflatten makes another shape of it
-    EXPECT_THAT(refusal(bent.unflatten()), HasSubstr("is missing")) << place;
+    EXPECT_THAT(refusal(wrong.unflatten()), HasSubstr("is missing")) << place;
   }
 }
 
@@ -132,12 +129,12 @@ TEST(StateJson, NumbersOutOfRangeAreRefused) {
   TrainingState state = some_state(6);
   state.fp8_scale_exponents = {-7, 0, 15};
   const nlohmann::json good = nlohmann::json::parse(to_json(state));
-  nlohmann::json bent = good;
-  bent["fp8_scale_exponents"][1] = 101;
-  EXPECT_THAT(refusal(bent), AllOf(HasSubstr("fp8_scale_exponents"), HasSubstr("101")));
-  bent = good;
-  bent["optimizer"]["usual_log_norm"] = 1e300;
-  EXPECT_THAT(refusal(bent), HasSubstr("usual_log_norm is 1e+300, want a number of 32 bits"));
+  nlohmann::json wrong = good;
+  wrong["fp8_scale_exponents"][1] = 101;
+  EXPECT_THAT(refusal(wrong), AllOf(HasSubstr("fp8_scale_exponents"), HasSubstr("101")));
+  wrong = good;
+  wrong["optimizer"]["usual_log_norm"] = 1e300;
+  EXPECT_THAT(refusal(wrong), HasSubstr("usual_log_norm is 1e+300, want a number of 32 bits"));
   for (const auto& [field, value] :
        std::vector<std::pair<std::string, double>>{{"/optimizer/loss_scale", 1e300},
                                                    {"/optimizer/loss_scale", -1},
@@ -146,9 +143,9 @@ TEST(StateJson, NumbersOutOfRangeAreRefused) {
                                                    {"/optimizer/bias_correction_2", -0.5},
                                                    {"/training_seconds", -1},
                                                    {"/evals/0/mlm_accuracy", 1.01}}) {
-    bent = good;
-    bent[nlohmann::json::json_pointer(field)] = value;
-    EXPECT_THAT(refusal(bent), HasSubstr("want a number from 0 to")) << field;
+    wrong = good;
+    wrong[nlohmann::json::json_pointer(field)] = value;
+    EXPECT_THAT(refusal(wrong), HasSubstr("want a number from 0 to")) << field;
   }
 }
 

@@ -1,19 +1,18 @@
 #include "harness/checkpoint/stated_model.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 class Stated : public ::testing::Test {

@@ -1,6 +1,5 @@
 #include "harness/checkpoint/tf_bundle.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,6 +9,7 @@
 
 #include "harness/checkpoint/tf_index.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/checkpoint/bundle_writer.h"
 #include "tests/harness/checkpoint/checkpoint_rig.h"
 #include "tests/support/flip_byte.h"
@@ -20,8 +20,6 @@ namespace bertha::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 const std::string kGolden = std::string(kSourceDir) + "/tests/golden/tf/";
 

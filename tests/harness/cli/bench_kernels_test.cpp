@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,12 +6,12 @@
 #include <numeric>
 #include <set>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/cli/bench_fixture.h"
 
 namespace bertha {
 namespace {
 
-using testing::HasSubstr;
 using Json = nlohmann::json;
 
 class BenchKernelsTest : public BenchFixture {
@@ -38,9 +37,9 @@ TEST_F(BenchKernelsTest, ChecksAndTimesTheChosenOperationsAtTheModelsShapes) {
     shapes.insert(row["shape"]);
   }
   EXPECT_EQ(found["operations"].size(), 8u + 6u + 1u);
-  EXPECT_THAT(shapes, testing::Contains("FF in 504x64x32, bias, gelu"));
-  EXPECT_THAT(shapes, testing::Contains(HasSubstr("histogram, T=504")));
-  EXPECT_THAT(shapes, testing::Contains(HasSubstr("all 16, T=504")));
+  EXPECT_THAT(shapes, Contains("FF in 504x64x32, bias, gelu"));
+  EXPECT_THAT(shapes, Contains(HasSubstr("histogram, T=504")));
+  EXPECT_THAT(shapes, Contains(HasSubstr("all 16, T=504")));
   for (const Json& row : found["operations"]) {
     if (row["shape"] != "FF in 504x64x32, bias, gelu") continue;
     EXPECT_EQ(row["flops"], 2.0 * 504 * 64 * 32);

@@ -1,17 +1,16 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
-using testing::HasSubstr;
 using Json = nlohmann::json;
 
 /// Tests of `bertha_bench_rows --device cpu --threads 1 --repeats 3 --json FILE OPTIONS`.
@@ -46,9 +45,9 @@ TEST_F(BenchRowsTest, ChecksAndTimesTheChosenOperationsAtTheChosenWidths) {
       EXPECT_EQ(row["bytes"], 2.0 * 50 * 64 * 4);
     }
   }
-  EXPECT_THAT(shapes, testing::UnorderedElementsAre(
-                          "softmax_fwd 50x33", "softmax_fwd 50x33, log", "layer_norm_bwd 50x33",
-                          "softmax_fwd 50x64", "softmax_fwd 50x64, log", "layer_norm_bwd 50x64"));
+  EXPECT_THAT(shapes, UnorderedElementsAre("softmax_fwd 50x33", "softmax_fwd 50x33, log",
+                                           "layer_norm_bwd 50x33", "softmax_fwd 50x64",
+                                           "softmax_fwd 50x64, log", "layer_norm_bwd 50x64"));
 }
 
 TEST_F(BenchRowsTest, TakesImagesAndDoubles) {

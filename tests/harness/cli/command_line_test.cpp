@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,6 +6,7 @@
 #include <sstream>
 
 #include "harness/config/keys.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/source_dir.h"
@@ -14,11 +14,6 @@
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 
 TEST(CommandLine, HelpNamesTheWordsThatAnOptionTakes) {
   const auto help = [](const std::string& command) { return run_line(command + " --help").out; };
@@ -50,10 +45,10 @@ TEST(CommandLine, VersionNamesHashBackendsAndLibraries) {
   const Ran ran = run_line("--version");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(run_line("-V").out, ran.out);
-  EXPECT_THAT(ran.out, testing::MatchesRegex(
-                           "bertha [0-9.]+ \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
+  EXPECT_THAT(ran.out,
+              MatchesRegex("bertha [0-9.]+ \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
   for (const std::string library : {"Open MPI", "HDF5", "OpenBLAS", "yaml-cpp", "CLI11"}) {
-    EXPECT_THAT(ran.out, testing::ContainsRegex("\n" + library + " [0-9]+\\."));
+    EXPECT_THAT(ran.out, ContainsRegex("\n" + library + " [0-9]+\\."));
   }
 }
 
@@ -123,7 +118,7 @@ TEST(CommandLine, TwoCommandsOnALineAreAMistake) {
     const Ran ran = run_line(line);
     EXPECT_EQ(ran.code, 2) << line;
     EXPECT_THAT(ran.out, IsEmpty()) << line;
-    EXPECT_THAT(ran.err, testing::MatchesRegex("bertha: error: [^\n]*unknown [^\n]*\n")) << line;
+    EXPECT_THAT(ran.err, MatchesRegex("bertha: error: [^\n]*unknown [^\n]*\n")) << line;
   }
 }
 
@@ -143,9 +138,9 @@ TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
   const auto quickstart =
       run_line("train --config " + source + "/configs/quickstart.yaml", folder.path(""));
   EXPECT_EQ(quickstart.code, 4);
-  EXPECT_THAT(quickstart.err, testing::EndsWith("bertha: error: data.train: runs/quickstart/data/"
-                                                "train: no such file or folder" +
-                                                cure));
+  EXPECT_THAT(quickstart.err, EndsWith("bertha: error: data.train: runs/quickstart/data/"
+                                       "train: no such file or folder" +
+                                       cure));
 }
 
 // What needs neither data nor a trained model, from the folder of the sources.
@@ -184,10 +179,10 @@ TEST(CommandLine, TheLastWordWinsAndOriginsNameIt) {
   const Ran ran =
       run_line("config show --seed 4 -c " + file + " --set train.seed=5 --seed=6 --lr 1e-3");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  seed: 6 +# --seed 6\n"));
-  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  max_steps: 5 +# steps; .*a.yaml:1:18\n"));
-  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  base_learning_rate: 0.001 +# --lr 1e-3\n"));
-  EXPECT_THAT(ran.out, testing::ContainsRegex("\n  beta_1: 0.9 +# default\n"));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  seed: 6 +# --seed 6\n"));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  max_steps: 5 +# steps; .*a.yaml:1:18\n"));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  base_learning_rate: 0.001 +# --lr 1e-3\n"));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  beta_1: 0.9 +# default\n"));
 }
 
 TEST(CommandLine, ConfigShowPlainLoadsBackEqual) {
@@ -253,10 +248,10 @@ TEST(CommandLine, PlanSaysWhatWouldFit) {
     return run_line("plan --global-batch 448 --ranks 1 " + more).out;
   };
   EXPECT_THAT(plan("--gpu-memory 80GB"),
-              testing::ContainsRegex("%: does not fit; [0-9]+ sequences? per micro-batch "
-                                     "would: set train.accumulation_steps to [0-9]+\n"));
+              ContainsRegex("%: does not fit; [0-9]+ sequences? per micro-batch "
+                            "would: set train.accumulation_steps to [0-9]+\n"));
   EXPECT_THAT(plan("--gpu-memory 80GB --set eval.batch_seqs=448"),
-              testing::ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));
+              ContainsRegex("steps to [0-9]+, and eval.batch_seqs to [0-9]+\n"));
   EXPECT_THAT(plan("--gpu-memory 1GB"), HasSubstr("not even with one sequence"));
   EXPECT_THAT(plan("--gpu-memory 80GB"), HasSubstr("CUDA context, libraries"));
   EXPECT_THAT(plan("--gpu-memory 10TB"), HasSubstr("%: fits; up to "));
@@ -271,8 +266,8 @@ TEST(CommandLine, PlanEstimatesTheTimeOfARunOnAGpu) {
     return run_line("plan --global-batch 448 " + more);
   };
   const std::string one = plan("--ranks 1 --grad-accum 4 --json " + json).out;
-  EXPECT_THAT(one, testing::ContainsRegex("at +[0-9.]+TFLOP/s of each H200 in 16 bits"));
-  EXPECT_THAT(one, testing::ContainsRegex("run +[0-9hms]+ to the last step"));
+  EXPECT_THAT(one, ContainsRegex("at +[0-9.]+TFLOP/s of each H200 in 16 bits"));
+  EXPECT_THAT(one, ContainsRegex("run +[0-9hms]+ to the last step"));
   const auto report = nlohmann::json::parse(std::ifstream(json));
   EXPECT_GT(report.at("time").at("step_ms").get<double>(), 0);
   EXPECT_EQ(report.at("command"), "plan");

@@ -1,19 +1,16 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/cli/run_program.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 // Documents of sentences over 300 invented words, different in each file.
 std::string invented_text(uint64_t seed) {
@@ -93,7 +90,7 @@ TEST_F(DataCommands, ConvertCutsShufflesAndWritesTheChecksumListItIsComparedWith
 TEST_F(DataCommands, PackTellsHowFullThePacksAreAndVerifyFindsThemSound) {
   EXPECT_THAT(run("data pack train", 2).err, HasSubstr("--output is missing"));
   EXPECT_THAT(run("data pack train --dry-run", 0).out,
-              testing::ContainsRegex("efficiency +[0-9.]+% of 64 tokens per pack"));
+              ContainsRegex("efficiency +[0-9.]+% of 64 tokens per pack"));
   EXPECT_THAT(run("data pack train -o packed", 0).out,
               HasSubstr("\nnext: bertha data verify packed\n"));
   EXPECT_THAT(run("data pack train -o bob's", 0).out,
@@ -120,7 +117,7 @@ TEST_F(DataCommands, PlanCountsEpochsOfPreparedData) {
   EXPECT_THAT(run(line + " --set model.vocab_size=248", 4).out,
               HasSubstr("vocab.txt: has 256 entries, model.vocab_size is 248"));
   const Ran ran = run(line + " --set model.vocab_size=256", 0);
-  EXPECT_THAT(ran.out, testing::ContainsRegex("epochs +[0-9]+\\.[0-9]+ of [0-9,]+ sequences"));
+  EXPECT_THAT(ran.out, ContainsRegex("epochs +[0-9]+\\.[0-9]+ of [0-9,]+ sequences"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  nothing\n"));
 }
 

@@ -1,7 +1,6 @@
 #include "harness/cli/parse.h"
 #include "harness/cli/tools.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,17 +8,13 @@
 #include <sstream>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/files.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/words.h"
 
 namespace bertha {
 namespace {
-
-using testing::AnyOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 // Of every command, and of the program itself.
 std::vector<Words> all_commands() {
@@ -49,7 +44,7 @@ Outcome outcome(const Words& words) {
 TEST(Parse, KnowsEveryCommand) {
   const std::vector<Words> all = all_commands();
   for (const Words& known : {Words{"train"}, {"fill"}, {"data", "pack"}, {"bench", "kernels"}}) {
-    EXPECT_THAT(all, testing::Contains(known));
+    EXPECT_THAT(all, Contains(known));
   }
 }
 
@@ -148,7 +143,7 @@ TEST(Parse, HelpIsReadable) {
          {"{", "->", "[0 - ", ":INT", ":FLOAT", ":POSITIVE", "REQUIRED", "SUBCOMMAND", "\n\n\n"}) {
       EXPECT_THAT(text, Not(HasSubstr(garbage))) << name;
     }
-    EXPECT_THAT(text, Not(testing::EndsWith("\n\n"))) << name;
+    EXPECT_THAT(text, Not(EndsWith("\n\n"))) << name;
     std::istringstream lines(text.substr(text.find("\nUsage: ")));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   }

@@ -1,14 +1,13 @@
 #include "harness/cli/progress_line.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "kernels/base/tests/matchers.h"
+
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
 
 TEST(ProgressText, TellsShareAmountRateAndEta) {
   EXPECT_EQ(progress_text({.label = "prepare",

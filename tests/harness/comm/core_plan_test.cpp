@@ -1,16 +1,14 @@
 #include "harness/comm/core_plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::EndsWith;
 
 /// A machine that hwloc builds from a description, with GPUs near NUMA nodes; -1 = near none.
 class Machine {
@@ -89,7 +87,7 @@ TEST(CorePlan, RanksThatShareAllCoresDivideThemWithoutOverlapOrRest) {
       const Bitmap taken(hwloc_bitmap_alloc());
       for (int self = 0; self < ranks; ++self) {
         const CorePlan plan = machine.plan(LocalRank{self, ranks});
-        EXPECT_THAT(plan.reason, ::testing::StartsWith("bound to "));
+        EXPECT_THAT(plan.reason, StartsWith("bound to "));
         EXPECT_GE(hwloc_bitmap_weight(plan.processors.get()), num_cores / ranks);
         EXPECT_EQ(hwloc_bitmap_intersects(taken.get(), plan.processors.get()), 0);
         hwloc_bitmap_or(taken.get(), taken.get(), plan.processors.get());

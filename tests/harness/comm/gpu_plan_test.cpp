@@ -1,6 +1,5 @@
 #include "harness/comm/gpu_plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,11 +7,10 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
 
 const std::vector<std::string> kThree{"0000:1b:00.0", "0000:3d:00.0", "0000:9a:00.0"};
 

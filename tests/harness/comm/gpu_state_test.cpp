@@ -1,7 +1,8 @@
 #include "harness/comm/gpu_state.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
@@ -37,7 +38,7 @@ TEST(GpuState, WhatTheDriverLacksOrRefusesIsNotKnown) {
 }
 
 TEST(GpuState, AnUnknownGpuIsNamed) {
-  EXPECT_THAT(read_gpu_state("0000:ff:00.0").unread, ::testing::HasSubstr("0000:ff:00.0"));
+  EXPECT_THAT(read_gpu_state("0000:ff:00.0").unread, HasSubstr("0000:ff:00.0"));
 }
 
 TEST(GpuState, ARestingLinkIsNoSlowOne) {

@@ -1,14 +1,12 @@
 #include "harness/comm/grouped_collectives.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr NodeSizes kOneNode{.ranks = 8, .smallest = 8, .largest = 8};
 constexpr NodeSizes kFourNodes{.ranks = 32, .smallest = 8, .largest = 8};

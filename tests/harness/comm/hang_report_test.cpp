@@ -1,20 +1,15 @@
 #include "harness/comm/hang_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
 #include "harness/comm/rank_name.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr double kStill_s = 60;
 

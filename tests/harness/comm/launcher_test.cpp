@@ -1,6 +1,5 @@
 #include "harness/comm/launcher.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
@@ -37,15 +37,14 @@ TEST(Launcher, NoLauncherMeansAnyWorldIsRight) {
 
 TEST(Launcher, SlurmTasksInAWorldOfOneAreRefusedWithTheWayOut) {
   EXPECT_THAT(refusal({{"SLURM_NTASKS", "8"}}, 1),
-              ::testing::AllOf(::testing::HasSubstr("SLURM_NTASKS=8, but MPI found 1 rank"),
-                               ::testing::HasSubstr("srun --mpi=pmix"),
-                               ::testing::HasSubstr("unset SLURM_NTASKS")));
+              AllOf(HasSubstr("SLURM_NTASKS=8, but MPI found 1 rank"), HasSubstr("srun --mpi=pmix"),
+                    HasSubstr("unset SLURM_NTASKS")));
 }
 
 TEST(Launcher, EveryLauncherThatCountsOtherwiseIsRefused) {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS"}) {
-    EXPECT_THAT(refusal({{variable, "4"}}, 1), ::testing::HasSubstr(variable)) << variable;
-    EXPECT_THAT(refusal({{variable, "4"}}, 3), ::testing::HasSubstr("3 ranks")) << variable;
+    EXPECT_THAT(refusal({{variable, "4"}}, 1), HasSubstr(variable)) << variable;
+    EXPECT_THAT(refusal({{variable, "4"}}, 3), HasSubstr("3 ranks")) << variable;
     EXPECT_EQ(refusal({{variable, "4"}}, 4), "no error") << variable;
   }
 }
@@ -53,15 +52,14 @@ TEST(Launcher, EveryLauncherThatCountsOtherwiseIsRefused) {
 TEST(Launcher, ExplicitMpirunDecidesInsideALargerAllocation) {
   const Table table{{"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_NTASKS", "8"}, {"WORLD_SIZE", "16"}};
   EXPECT_EQ(refusal(table, 2), "no error");
-  EXPECT_THAT(refusal(table, 8), ::testing::HasSubstr("OMPI_COMM_WORLD_SIZE=2"));
+  EXPECT_THAT(refusal(table, 8), HasSubstr("OMPI_COMM_WORLD_SIZE=2"));
 }
 
 TEST(Launcher, SrunTasksThatMpiCannotConnectAreRefusedWithTheWayOut) {
   const auto check = [](const Table& table) { check_srun_task(lookup_in(table)); };
   Table task{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}};
   EXPECT_THAT(error_of([&] { check(task); }, ExitCode::kEnvironment),
-              ::testing::AllOf(::testing::HasSubstr("task 3 without MPI"),
-                               ::testing::HasSubstr("srun --mpi=pmix")));
+              AllOf(HasSubstr("task 3 without MPI"), HasSubstr("srun --mpi=pmix")));
   for (const char* variable : {"PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
     Table connected = task;
     connected[variable] = "0";
@@ -78,9 +76,8 @@ TEST(Launcher, SeveralProcessesThatWouldWriteTheSameFilesAreRefused) {
                     ExitCode::kEnvironment);
   };
   EXPECT_THAT(check({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}}),
-              ::testing::HasSubstr("data vocab: OMPI_COMM_WORLD_SIZE=2, want one process"));
-  EXPECT_THAT(check({{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}),
-              ::testing::HasSubstr("SLURM_NTASKS=8"));
+              HasSubstr("data vocab: OMPI_COMM_WORLD_SIZE=2, want one process"));
+  EXPECT_THAT(check({{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "8"}}), HasSubstr("SLURM_NTASKS=8"));
   EXPECT_EQ(check({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), "no error");
   EXPECT_EQ(check({{"SLURM_NTASKS", "8"}}), "no error") << "a batch script itself";
 }
@@ -146,17 +143,17 @@ TEST(LocalRank, ValuesThatAreNoNumberAreRefused) {
           {"PMI_RANK", "0"},       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"},
           {"PMI_LOCAL_SIZE", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "2"},  {rank, text}};
       EXPECT_THAT(error_of([&] { local_rank_in(table); }, ExitCode::kEnvironment),
-                  ::testing::StartsWith(std::string(rank) + "='" + text + "', want"));
+                  StartsWith(std::string(rank) + "='" + text + "', want"));
     }
   }
   const Table size{{"PMI_RANK", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_TASKS_PER_NODE", "two"}};
   EXPECT_THAT(error_of([&] { local_rank_in(size); }, ExitCode::kEnvironment),
-              ::testing::StartsWith("SLURM_STEP_TASKS_PER_NODE='two', want"));
+              StartsWith("SLURM_STEP_TASKS_PER_NODE='two', want"));
 }
 
 TEST(Launcher, ValuesThatAreNoCountAreRefused) {
   for (const char* text : {"eight", "8x", "0", "-1", "99999999999"}) {
-    EXPECT_THAT(refusal({{"SLURM_NTASKS", text}}, 1), ::testing::HasSubstr(text));
+    EXPECT_THAT(refusal({{"SLURM_NTASKS", text}}, 1), HasSubstr(text));
   }
 }
 

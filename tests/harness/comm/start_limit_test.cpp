@@ -1,18 +1,14 @@
 #include "harness/comm/start_limit.h"
 
-#include <gmock/gmock.h>
-
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 EnvironmentLookup with_timeout(const char* seconds) {
   return [seconds](const char* variable) {

@@ -1,6 +1,5 @@
 #include "harness/comm/thread_stack.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,11 +8,10 @@
 #include <csignal>
 #include <thread>
 
+#include "kernels/base/tests/matchers.h"
+
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 std::atomic<bool> is_over = false;
 

@@ -1,6 +1,5 @@
 #include "harness/comm/watchdog.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,12 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/base/tests/matchers.h"
+
 namespace bertha {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// What a watchdog of this limit says first.
 struct Heard {
@@ -56,7 +55,7 @@ TEST(Watchdog, ARankWhoseWatchdogTicksNoMoreIsToBlame) {
   Watchdog watchdog(mine, heard.options(0.4, 2));
   mine.enter(3, RunPhase::kTrain);
   stopped.enter(3, RunPhase::kTrain);
-  EXPECT_THAT(heard.sentence.get_future().get(), ::testing::StartsWith("rank 1 of 2"));
+  EXPECT_THAT(heard.sentence.get_future().get(), StartsWith("rank 1 of 2"));
 }
 
 TEST(Watchdog, ARankWhoseWorkHasEndedIsNotToBlame) {
@@ -68,7 +67,7 @@ TEST(Watchdog, ARankWhoseWorkHasEndedIsNotToBlame) {
   ended.enter(3, RunPhase::kFinish);
   { Watchdog other(ended, {.timeout_s = 0}); }
   Watchdog watchdog(mine, heard.options(0.4, 2));
-  EXPECT_THAT(heard.sentence.get_future().get(), ::testing::StartsWith("rank 0 of 2"));
+  EXPECT_THAT(heard.sentence.get_future().get(), StartsWith("rank 0 of 2"));
 }
 
 TEST(Watchdog, BeatsOfAnyRankKeepItQuietLongerThanTheTimeout) {
@@ -123,9 +122,9 @@ TEST(Watchdog, APeerOfThisNodeThatIsGoneEndsTheRun) {
   Watchdog watchdog(mine, heard.options(0, 2));
   kill(peer, SIGKILL);
   waitpid(peer, nullptr, 0);
-  EXPECT_THAT(heard.sentence.get_future().get(),
-              AllOf(::testing::StartsWith("rank 1 of 2"), HasSubstr("step 9, phase training"),
-                    HasSubstr("killed")));
+  EXPECT_THAT(
+      heard.sentence.get_future().get(),
+      AllOf(StartsWith("rank 1 of 2"), HasSubstr("step 9, phase training"), HasSubstr("killed")));
   EXPECT_EQ(heard.code, kLostRank);
 }
 
@@ -141,7 +140,7 @@ TEST(Watchdog, ANodeThatIsSilentWhileTheLauncherEndsTheJobIsNamed) {
   options.is_ended_by_launcher = [] { return true; };
   Watchdog watchdog(mine, options);
   EXPECT_THAT(heard.sentence.get_future().get(),
-              AllOf(::testing::StartsWith("rank 2 on "), HasSubstr("step 9, phase training"),
+              AllOf(StartsWith("rank 2 on "), HasSubstr("step 9, phase training"),
                     HasSubstr("has not answered since the launcher began to end this job")));
   EXPECT_EQ(heard.code, kLostRank);
 }

@@ -1,13 +1,11 @@
 #include "harness/config/keys.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 TEST(ChangedSettings, NamesKeyAndBothValuesInTheOrderOfTheKeys) {
   Config was, is;

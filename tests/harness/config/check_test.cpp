@@ -1,19 +1,17 @@
 #include "harness/config/check.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/source_dir.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
 
 std::string contradiction(const std::vector<std::string>& overrides, int world_size = 1) {
   return error_of([&] { check_config(test::load_settings({}, overrides).config, world_size); },

@@ -1,6 +1,5 @@
 #include "harness/config/keys.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -8,6 +7,7 @@
 #include <sstream>
 
 #include "harness/config/nearest_word.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/files.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/source_dir.h"
@@ -122,7 +122,7 @@ TEST(ConfigKeys, NumbersKeepEveryBit) {
 }
 
 TEST(ConfigKeys, TheReadmeOfConfigsHoldsTheGeneratedTable) {
-  EXPECT_THAT(read_source("configs/README.md"), testing::HasSubstr(key_table_markdown()))
+  EXPECT_THAT(read_source("configs/README.md"), HasSubstr(key_table_markdown()))
       << "run: build/release/bertha config show --doc, and paste the table";
 }
 

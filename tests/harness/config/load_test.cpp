@@ -1,5 +1,4 @@
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,17 +8,13 @@
 #include "harness/config/load.h"
 #include "kernels/base/error.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/support/captured_log.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
-
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
 
 // The message of the Error(kUsage) that loading ends with; "<folder>" stands for the test's folder.
 std::string error_of(const TempFolder& folder, const std::vector<std::string>& files,
@@ -368,9 +363,9 @@ TEST(Load, ARetiredKeyIsAWarningAndNothingElse) {
   EXPECT_EQ(loaded.config.log.run_name, "a");
   ASSERT_EQ(log.lines.size(), 2u);
   EXPECT_EQ(log.lines[0].level, LogLevel::kWarning);
-  EXPECT_THAT(log.lines[0].text, testing::EndsWith("old.yaml:1:7: log.plots is gone: "
-                                                   "bertha-tools plot draws the curves of a run"));
-  EXPECT_THAT(log.lines[1].text, testing::StartsWith("--set log.plots=true: log.plots is gone"));
+  EXPECT_THAT(log.lines[0].text, EndsWith("old.yaml:1:7: log.plots is gone: "
+                                          "bertha-tools plot draws the curves of a run"));
+  EXPECT_THAT(log.lines[1].text, StartsWith("--set log.plots=true: log.plots is gone"));
 }
 
 TEST(Load, TheTrustRatioOfEarlierVersionsChoosesTheOptimizer) {

@@ -1,20 +1,16 @@
 #include "harness/doctor/diagnosis_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/doctor/healthy_job.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::ContainsRegex;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using testing::healthy_job;
-using ::testing::Not;
 
 std::string text_of(const std::vector<RankFacts>& ranks) {
   return report_of(diagnose(ranks), ranks).text();

@@ -1,17 +1,14 @@
 #include "harness/doctor/diagnosis.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/doctor/healthy_job.h"
 
 namespace bertha {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::healthy_job;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 /// The one trouble of a job of which this node alone is sick.

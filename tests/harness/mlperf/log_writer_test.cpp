@@ -1,13 +1,13 @@
 #include "harness/mlperf/log_writer.h"
 #include "data/files/new_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "data/files/text_file.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/words.h"
 
@@ -34,7 +34,7 @@ std::vector<std::string> recorded_lines(const std::string& path) {
 std::vector<json> recorded(const std::string& path) {
   std::vector<json> records;
   for (const std::string& line : recorded_lines(path)) {
-    EXPECT_THAT(line, testing::StartsWith(":::MLLOG {"));
+    EXPECT_THAT(line, StartsWith(":::MLLOG {"));
     records.push_back(json::parse(line.substr(9)));
   }
   return records;
@@ -43,11 +43,10 @@ std::vector<json> recorded(const std::string& path) {
 TEST(MlperfLog, ALineIsByteForByteWhatThePythonLibraryWrites) {
   const TempFolder folder;
   const std::string line = recorded_lines(folder.path("log")).front();
-  EXPECT_THAT(line,
-              testing::MatchesRegex(":::MLLOG \\{\"namespace\": \"\", \"time_ms\": 1715252859441, "
-                                    "\"event_type\": \"POINT_IN_TIME\", \"key\": \"cache_clear\", "
-                                    "\"value\": true, \"metadata\": \\{\"file\": "
-                                    "\"harness/mlperf/log_writer.cpp\", \"lineno\": [0-9]+\\}\\}"));
+  EXPECT_THAT(line, MatchesRegex(":::MLLOG \\{\"namespace\": \"\", \"time_ms\": 1715252859441, "
+                                 "\"event_type\": \"POINT_IN_TIME\", \"key\": \"cache_clear\", "
+                                 "\"value\": true, \"metadata\": \\{\"file\": "
+                                 "\"harness/mlperf/log_writer.cpp\", \"lineno\": [0-9]+\\}\\}"));
 }
 
 TEST(MlperfLog, CachesCountAsClearedOnlyWhenTheConfigSaysSo) {
@@ -153,8 +152,7 @@ TEST(MlperfLog, TrainingStepsTakeThePlaceOfAMissingScheduleLength) {
   MlperfLog log(folder.path("log"));
   log.init_stop(config, test::test_facts());
   const std::string text = read_text_file(folder.path("log"));
-  EXPECT_THAT(
-      text, testing::HasSubstr("\"key\": \"opt_learning_rate_training_steps\", \"value\": 6700,"));
+  EXPECT_THAT(text, HasSubstr("\"key\": \"opt_learning_rate_training_steps\", \"value\": 6700,"));
 }
 
 TEST(MlperfLog, TheEnergyIsAStatisticBeforeTheEnd) {

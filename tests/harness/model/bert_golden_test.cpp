@@ -93,20 +93,24 @@ double mlm_loss_sum(const Json& logits_of_rows, const HostBatch& batch) {
   return sum;
 }
 
+/// The loss of the model with the golden weights, which is that of `results`, and its gradients.
+double expect_losses(const Json& golden, const Json& results, TinyModel& model) {
+  const ModelConfig config = golden_config(golden);
+  assign_weights(golden, places(config.layers, config.hidden), model);
+  const HostBatch batch = golden_batch(golden);
+  const double loss = model.loss_and_gradients(batch);
+  EXPECT_NEAR(loss, results["loss"].get<double>(), 5 * tolerance::kModelLossF32);
+  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum(results["mlm_logits"], batch),
+              5 * tolerance::kModelLossF32 * static_cast<double>(batch.num_masked));
+  return loss;
+}
+
 TEST(BertGolden, LossLogitsAndAllGradientsEqualHuggingFace) {
   const Json golden = read_golden_bert();
   const ModelConfig config = golden_config(golden);
   TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
+  expect_losses(golden, golden, model);
   const auto map = places(config.layers, config.hidden);
-  assign_weights(golden, map, model);
-
-  const HostBatch batch = golden_batch(golden);
-  const double loss = model.loss_and_gradients(batch);
-  EXPECT_NEAR(loss, golden["loss"].get<double>(), 5 * tolerance::kModelLossF32);
-
-  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum(golden["mlm_logits"], batch),
-              5 * tolerance::kModelLossF32 * static_cast<double>(batch.num_masked));
-
   for (const auto& [name, tensor] : golden["parameters"].items()) {
     const float* ours = element_of(model.gradients, model.table, map.at(name));
     for (const Json& theirs : tensor["gradient"]) {
@@ -122,13 +126,8 @@ TEST(BertGolden, TheErfFormOfTheGeluEqualsHuggingFaceToo) {
   ModelConfig config = golden_config(golden);
   config.gelu = GeluForm::kErf;
   TinyModel model(config, {.tokens = 64, .seqs = 8, .masked = 16});
+  const double loss = expect_losses(golden, erf, model);
   const auto map = places(config.layers, config.hidden);
-  assign_weights(golden, map, model);
-  const HostBatch batch = golden_batch(golden);
-  const double loss = model.loss_and_gradients(batch);
-  EXPECT_NEAR(loss, erf["loss"].get<double>(), 5 * tolerance::kModelLossF32);
-  EXPECT_NEAR(model.stats().mlm_loss_sum, mlm_loss_sum(erf["mlm_logits"], batch),
-              5 * tolerance::kModelLossF32 * static_cast<double>(batch.num_masked));
   // The two forms differ by little: what was computed is ten times closer to the right one.
   EXPECT_GT(std::abs(loss - golden["loss"].get<double>()),
             10 * std::abs(loss - erf["loss"].get<double>()));

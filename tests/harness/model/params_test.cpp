@@ -1,6 +1,5 @@
 #include "harness/model/params.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,11 +7,10 @@
 #include <map>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
 
 Dims large_dims(int64_t padding_multiple_of_vocab_size) {
   Dims dims = make_dims(ModelConfig{});

@@ -1,19 +1,16 @@
 #include "harness/report/console.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "harness/report/summary.h"
 #include "harness/report/text_format.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 RunFacts gpu_facts() {
   RunFacts facts = test::test_facts();
@@ -105,7 +102,7 @@ TEST(Console, ALineFitsFrom80ColumnsUpward) {
   for (const int64_t columns : {80, 100, 130, 160, 200, 300}) {
     const std::string line = step_line(record, facts, columns);
     EXPECT_LE(line.size() + 9, static_cast<size_t>(columns)) << line;
-    EXPECT_THAT(line, testing::EndsWith("23h59m"));
+    EXPECT_THAT(line, EndsWith("23h59m"));
   }
 }
 
@@ -144,7 +141,7 @@ TEST(Console, TheStartLineSaysWhatRunsUntilWhen) {
   EXPECT_THAT(start_line(config, facts),
               HasSubstr("1 rank, attention persistent forward, grouped backward, "
                         "GELU GEMMs own from 1921 tokens; 448 "));
-  EXPECT_THAT(start_line(config, facts), testing::EndsWith("from step 100 to step 6,700"));
+  EXPECT_THAT(start_line(config, facts), EndsWith("from step 100 to step 6,700"));
 }
 
 RunSummary summary() {
@@ -249,7 +246,7 @@ TEST(Summary, AfterTheEndOfTheScheduleTheNextCommandIsALongerRunOfItsOwn) {
 TEST(Summary, WithoutAMissedTargetTheNextCommandEvaluates) {
   RunSummary run = summary();
   run.target_accuracy = 0;  // nothing was missed
-  EXPECT_THAT(next_of(run), testing::StartsWith("eval "));
+  EXPECT_THAT(next_of(run), StartsWith("eval "));
   run.checkpoint = "";
   EXPECT_EQ(next_of(run), "");
 }

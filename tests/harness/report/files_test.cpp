@@ -2,7 +2,6 @@
 #include "data/files/new_file.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "data/files/text_file.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/file_size_limit.h"
 
@@ -78,14 +78,14 @@ TEST(AppendFile, AFileThatIsNoLongerThereOrAnotherOneIsADataError) {
     std::filesystem::remove(folder.path("f"));
     if (replaced) write_new_file(folder.path("f"), "another\n");
     EXPECT_THAT(error_of([&] { file.append_line("lost"); }),
-                testing::StartsWith(folder.path("f") + ": was removed or replaced"));
+                StartsWith(folder.path("f") + ": was removed or replaced"));
   }
 }
 
 TEST(AppendFile, AFullDiskIsADataErrorThatNamesTheFile) {
   AppendFile file("/dev/full");
   EXPECT_THAT(error_of([&] { file.append_line("text"); }),
-              testing::HasSubstr("/dev/full: cannot write: No space left"));
+              HasSubstr("/dev/full: cannot write: No space left"));
 }
 
 TEST(AppendFile, ARecordThatFindsNoRoomLeavesNoPartBehind) {

@@ -1,12 +1,12 @@
 #include "harness/report/metrics.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
@@ -28,7 +28,7 @@ TEST(Metrics, EveryLineIsOneObjectWithItsKind) {
     EXPECT_GT(object.at("time_ms").get<int64_t>(), 1'600'000'000'000);
     kinds.push_back(object.at("kind"));
   }
-  EXPECT_THAT(kinds, testing::ElementsAre("run", "step", "eval", "event", "stop"));
+  EXPECT_THAT(kinds, ElementsAre("run", "step", "eval", "event", "stop"));
 }
 
 TEST(Metrics, AStepAndAnEvaluationAreWrittenToTheLastDigit) {

@@ -1,14 +1,11 @@
 #include "harness/report/rank_times.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::vector<RankTimes> ranks_with(const std::vector<float>& compute_ms, float wait_ms = 0) {
   std::vector<RankTimes> ranks;

@@ -1,7 +1,6 @@
 #include "harness/report/run_folder.h"
 #include "data/files/new_file.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "harness/report/text_format.h"
 #include "kernels/base/log.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/captured_log.h"
 
@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using testing::HasSubstr;
 
 RunPlace place_in(const TempFolder& folder) {
   return {.run_dir = folder.path("run"), .run_name = "tiny", .parent_dir = folder.path("runs")};
@@ -63,7 +62,7 @@ TEST(RunFolder, HasEveryPartAndWhatTheCallerTold) {
   EXPECT_GT(facts["host"]["memory_bytes"].get<int64_t>(), 0);
   EXPECT_GT(facts["host"]["logical_cpus"].get<int64_t>(), 0);
   EXPECT_THAT(facts["started"].get<std::string>(),
-              testing::AnyOf(testing::StartsWith(day_before), testing::StartsWith(today())));
+              AnyOf(StartsWith(day_before), StartsWith(today())));
 }
 
 TEST(RunFolder, WithoutAPathTheNameAndTheBatchJobChooseItEveryTime) {
@@ -165,9 +164,8 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
   RunPlace place = place_in(folder);
   for (const char* path : {"file", "file/run"}) {
     place.run_dir = folder.path(path);
-    EXPECT_THAT(refusal(place),
-                testing::AllOf(HasSubstr(folder.path(path)), HasSubstr("Not a directory"),
-                               HasSubstr("log.run_dir")));
+    EXPECT_THAT(refusal(place), AllOf(HasSubstr(folder.path(path)), HasSubstr("Not a directory"),
+                                      HasSubstr("log.run_dir")));
   }
   EXPECT_EQ(read_text_file(folder.path("file")), "x");
 }
@@ -175,8 +173,8 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
 TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
   RunPlace place;
   place.run_dir = "/proc/bertha-run";  // not even root may make a folder there
-  EXPECT_THAT(refusal(place), testing::AllOf(HasSubstr("/proc/bertha-run: cannot make"),
-                                             HasSubstr("No such file or directory")));
+  EXPECT_THAT(refusal(place), AllOf(HasSubstr("/proc/bertha-run: cannot make"),
+                                    HasSubstr("No such file or directory")));
 }
 
 TEST(RunFolder, PathsOfItsPartsAreFixed) { EXPECT_EQ(checkpoint_dir("runs/x"), "runs/x/ckpt"); }
@@ -191,12 +189,12 @@ TEST(NodeLog, EveryLineOfARankIsInTheFileOfItsNode) {
   record_line(LogLevel::kError, "said already");
   set_log_record({});
   log_line(LogLevel::kInfo, "later");
-  EXPECT_THAT(console.texts(), testing::ElementsAre("cores 0 to 3", "slow disk", "later"));
+  EXPECT_THAT(console.texts(), ElementsAre("cores 0 to 3", "slow disk", "later"));
   const std::string day = "20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{4} \\[rank 7\\] ";
   EXPECT_THAT(test::lines_of(folder.path("logs/node3.log")),
-              testing::ElementsAre(testing::MatchesRegex(day + "debug: cores 0 to 3"),
-                                   testing::MatchesRegex(day + "warning: slow disk"),
-                                   testing::MatchesRegex(day + "error: said already")));
+              ElementsAre(MatchesRegex(day + "debug: cores 0 to 3"),
+                          MatchesRegex(day + "warning: slow disk"),
+                          MatchesRegex(day + "error: said already")));
 }
 
 TEST(NodeLog, AFileThatCannotBeOpenedIsNamed) {

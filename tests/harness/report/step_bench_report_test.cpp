@@ -1,13 +1,11 @@
 #include "harness/report/step_bench_report.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "kernels/base/tests/matchers.h"
 
 namespace bertha {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 StepBenchReport example() {
   return {.model = "bert-large",
@@ -73,11 +71,10 @@ TEST(StepBenchText, SaysWhatWasFound) {
        }) {
     EXPECT_THAT(text, HasSubstr(row));
   }
-  EXPECT_THAT(
-      text, ::testing::ContainsRegex("  linear_fwd 4x5x6 +24.0 +12.000 +20.0 % +500.00 TFLOP/s\n"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("  fill +2.5 +0.500 +0.8 % +2000.0 GB/s\n"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("  lamb_prepare +1.0 +0.100 +0.2 % *\n"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("  copies, ranks, launches +0.0 +47.400 +79.0 % *\n"));
+  EXPECT_THAT(text, ContainsRegex("  linear_fwd 4x5x6 +24.0 +12.000 +20.0 % +500.00 TFLOP/s\n"));
+  EXPECT_THAT(text, ContainsRegex("  fill +2.5 +0.500 +0.8 % +2000.0 GB/s\n"));
+  EXPECT_THAT(text, ContainsRegex("  lamb_prepare +1.0 +0.100 +0.2 % *\n"));
+  EXPECT_THAT(text, ContainsRegex("  copies, ranks, launches +0.0 +47.400 +79.0 % *\n"));
 }
 
 TEST(StepBenchText, WithoutAPeakThereIsNoUtilization) {

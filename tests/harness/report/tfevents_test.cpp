@@ -1,6 +1,5 @@
 #include "harness/report/tfevents.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,6 +8,7 @@
 #include "data/files/hashing.h"
 #include "data/files/text_file.h"
 #include "harness/report/system_facts.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 
 namespace bertha {
@@ -133,8 +133,8 @@ TEST(TensorBoardFile, IsNamedByTimeAndHostAndNeverReusesAFile) {
   const TensorBoardFile first(folder.path());
   const TensorBoardFile second(folder.path());
   EXPECT_NE(first.path(), second.path());
-  EXPECT_THAT(first.path(), testing::MatchesRegex(".*/events\\.out\\.tfevents\\.[0-9]+\\..*"));
-  EXPECT_THAT(first.path(), testing::EndsWith("." + host_name()));
+  EXPECT_THAT(first.path(), MatchesRegex(".*/events\\.out\\.tfevents\\.[0-9]+\\..*"));
+  EXPECT_THAT(first.path(), EndsWith("." + host_name()));
 }
 
 }  // namespace

@@ -1,17 +1,13 @@
 #include "harness/train/curve_checks.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "kernels/base/tests/matchers.h"
+
 namespace bertha {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 constexpr int64_t kVocabSize = 30522;
 const double kGuessing = std::log(static_cast<double>(kVocabSize));

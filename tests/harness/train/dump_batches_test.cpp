@@ -1,6 +1,5 @@
 #include "harness/train/dump_batches.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "harness/train/data_source.h"
 #include "harness/train/session.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/data/example_data.h"
 #include "tests/support/captured_log.h"
 
@@ -125,16 +125,15 @@ TEST_F(DumpBatches, GiveTheWeightsThatTheRunBeginsWith) {
 TEST_F(DumpBatches, OfThePublishedOrderAreSaidToBeThoseOfOneRank) {
   const CapturedLog log;
   dump(1, false);
-  EXPECT_THAT(log.warnings(), ::testing::IsEmpty());
+  EXPECT_THAT(log.warnings(), IsEmpty());
   config_.data.order = SampleOrder::kPublished;
   dump(1, false);
-  EXPECT_THAT(log.warnings(),
-              ::testing::ElementsAre(::testing::HasSubstr("the batches of a run on one rank")));
+  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr("the batches of a run on one rank")));
 }
 
 TEST_F(DumpBatches, RefuseMoreStepsThanTheRunHas) {
   EXPECT_THAT(error_of([&] { dump(9, false); }, ExitCode::kUsage),
-              ::testing::HasSubstr("train.max_steps is 8"));
+              HasSubstr("train.max_steps is 8"));
 }
 
 }  // namespace

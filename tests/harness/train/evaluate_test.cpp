@@ -1,10 +1,10 @@
 #include "harness/train/evaluate.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/train/probe.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/tolerance.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
@@ -121,7 +121,7 @@ TEST(EvalSet, ASetWithoutAMaskedTokenIsRefusedOnAllRanks) {
     batch.num_seqs = 1;
     const auto describe = [&] { describe_eval_set({&batch, 1}, 37, transport, "some/eval"); };
     EXPECT_THAT(error_of(describe, ExitCode::kData),
-                ::testing::HasSubstr("some/eval): none of its 2 sequences has a masked token"));
+                HasSubstr("some/eval): none of its 2 sequences has a masked token"));
     if (transport.rank() == 1) batch.masked_labels = labels;
     EXPECT_EQ(error_of(describe), "no error");
   });
@@ -145,8 +145,8 @@ TEST(EvalSet, PartsOfDifferentSetsAreRefusedOnAllRanks) {
     return errors[0];
   };
   EXPECT_EQ(error_of_parts({0, 1, 2, 3}, {4, 5, 6}), "no error");
-  EXPECT_THAT(error_of_parts({0, 1, 2, 3, 4, 5}, {4, 5, 6}), ::testing::HasSubstr("data.eval"));
-  EXPECT_THAT(error_of_parts({0, 1, 2, 3}, {6, 7, 8, 9, 10}), ::testing::HasSubstr("their 9 "));
+  EXPECT_THAT(error_of_parts({0, 1, 2, 3, 4, 5}, {4, 5, 6}), HasSubstr("data.eval"));
+  EXPECT_THAT(error_of_parts({0, 1, 2, 3}, {6, 7, 8, 9, 10}), HasSubstr("their 9 "));
 }
 
 TEST(EvalSet, ASetTooSmallToTellAnAccuracyIsWarnedOf) {

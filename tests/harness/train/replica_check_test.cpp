@@ -1,12 +1,12 @@
 #include "harness/train/replica_check.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 
 #include "harness/comm/rank_name.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/lamb_state.h"
 #include "tests/harness/train/training_rig.h"
 #include "tests/support/thread_world.h"
@@ -14,10 +14,7 @@
 namespace bertha::testing {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// Every rank holds the whole of the optimizer's state.
 class OneShard final : public Collectives {

@@ -1,6 +1,5 @@
 #include "harness/train/reporter.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "data/files/text_file.h"
 #include "harness/report/run_folder.h"
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "tests/harness/report/fixtures.h"
 #include "tests/support/captured_log.h"
 
@@ -19,15 +19,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void start(Reporter& reporter, const RunFacts& facts = test::test_facts(),
+           const DataFacts& data = test::test_data_facts()) {
+  reporter.init_start();
+  reporter.init_stop(facts);
+  reporter.run_start();
+  reporter.data_opened(data);
+}
+
 void run_from(int64_t first_step, int64_t last_step, const std::string& run_dir,
               const Config& config) {
   const std::unique_ptr<Reporter> reporter = make_reporter(config, run_dir, 0);
   RunFacts facts = test::test_facts();
   facts.first_step = first_step;
-  reporter->init_start();
-  reporter->init_stop(facts);
-  reporter->run_start();
-  reporter->data_opened(test::test_data_facts());
+  start(*reporter, facts);
   for (int64_t step = first_step + 1; step <= last_step; ++step) {
     reporter->step(test::test_step(step));
   }
@@ -60,7 +65,7 @@ TEST(Reporter, AWholeRunLeavesEveryFileOfTheRunFolder) {
   // start, data, seven steps, one evaluation, one event
   ASSERT_EQ(log.lines.size(), 11u);
   for (const CapturedLog::Line& line : log.lines) EXPECT_EQ(line.level, LogLevel::kInfo);
-  EXPECT_THAT(log.lines[2].text, ::testing::StartsWith("step     1/6,700 "));
+  EXPECT_THAT(log.lines[2].text, StartsWith("step     1/6,700 "));
 }
 
 TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
@@ -68,10 +73,7 @@ TEST(Reporter, ABadShapeOfTheCurveIsAWarningAndAnEventOnce) {
   const CapturedLog log;
   const std::string run_dir = run_dir_in(folder);
   const std::unique_ptr<Reporter> reporter = make_reporter(test::test_config(), run_dir, 0);
-  reporter->init_start();
-  reporter->init_stop(test::test_facts());
-  reporter->run_start();
-  reporter->data_opened(test::test_data_facts());
+  start(*reporter);
   for (int64_t i = 1; i <= 5; ++i) {
     reporter->eval_start(i * 448);
     reporter->eval_stop(test::test_eval(i, 0.125));  // loss and accuracy repeat
@@ -94,19 +96,15 @@ TEST(Reporter, TheTargetIsTheOneThatTheDataGive) {
   config.train.target_times_constant = 1.5;
   const std::string run_dir = run_dir_in(folder);
   const std::unique_ptr<Reporter> reporter = make_reporter(config, run_dir, 0);
-  reporter->init_start();
-  reporter->init_stop(test::test_facts());
-  reporter->run_start();
-  DataFacts facts = test::test_data_facts();
-  facts.target_accuracy = 0.075;
-  reporter->data_opened(facts);
+  DataFacts data = test::test_data_facts();
+  data.target_accuracy = 0.075;
+  start(*reporter, test::test_facts(), data);
   reporter->eval_stop(test::test_eval(1, 0.05));
-  EXPECT_THAT(log.lines[0].text, testing::HasSubstr(" to accuracy at least 0.0100 or step 6,700"));
+  EXPECT_THAT(log.lines[0].text, HasSubstr(" to accuracy at least 0.0100 or step 6,700"));
   EXPECT_THAT(log.lines[1].text,
-              ::testing::EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
-  EXPECT_THAT(log.lines[2].text, testing::HasSubstr(" (target 0.0750) "));
-  EXPECT_THAT(read_text_file(run_dir + "/metrics.jsonl"),
-              testing::HasSubstr("\"target_accuracy\":0.075}"));
+              EndsWith("; target accuracy 0.0750, 1.50 times the best constant answer"));
+  EXPECT_THAT(log.lines[2].text, HasSubstr(" (target 0.0750) "));
+  EXPECT_THAT(read_text_file(run_dir + "/metrics.jsonl"), HasSubstr("\"target_accuracy\":0.075}"));
 }
 
 TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
@@ -114,10 +112,7 @@ TEST(Reporter, ARankOtherThanTheFirstWritesAndSaysNothing) {
   const CapturedLog log;
   const std::unique_ptr<Reporter> reporter =
       make_reporter(test::test_config(), folder.path(), /*rank=*/1);
-  reporter->init_start();
-  reporter->init_stop(test::test_facts());
-  reporter->run_start();
-  reporter->data_opened(test::test_data_facts());
+  start(*reporter);
   reporter->step(test::test_step(1));
   reporter->event("text");
   reporter->run_stop({.status = "aborted", .samples = 448, .exit_code = ExitCode::kRequeue});
@@ -139,15 +134,15 @@ TEST(Reporter, AResumedRunAppendsMetricsAndStartsAnotherBenchmarkLog) {
   EXPECT_TRUE(fs::exists(run_dir + "/mllog/result_0.resume1.txt"));
   EXPECT_EQ(files_in(run_dir + "/tb"), 2);
   ASSERT_GE(log.lines.size(), 2u);
-  EXPECT_THAT(log.lines[1].text, testing::HasSubstr("result_0.resume1.txt"));
-  EXPECT_THAT(log.lines[1].text, testing::HasSubstr("no valid submission"));
+  EXPECT_THAT(log.lines[1].text, HasSubstr("result_0.resume1.txt"));
+  EXPECT_THAT(log.lines[1].text, HasSubstr("no valid submission"));
 
   std::vector<int64_t> steps;
   for (const std::string& line : test::lines_of(run_dir + "/metrics.jsonl")) {
     const auto record = nlohmann::json::parse(line);
     if (record["kind"] == "step") steps.push_back(record["step"]);
   }
-  EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9));
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4, 5, 6, 7, 6, 7, 8, 9));
 }
 
 TEST(Reporter, AKeyTurnsOffTensorBoard) {
@@ -163,8 +158,8 @@ TEST(Reporter, AKeyTurnsOffTensorBoard) {
 TEST(Reporter, AFolderThatIsMissingIsNamedInTheError) {
   const TempFolder folder;
   EXPECT_THAT(error_of([&] { make_reporter(test::test_config(), folder.path("absent"), 0); }),
-              testing::AllOf(testing::HasSubstr(folder.path("absent/mllog/result_0.txt")),
-                             testing::HasSubstr("No such file or directory")));
+              AllOf(HasSubstr(folder.path("absent/mllog/result_0.txt")),
+                    HasSubstr("No such file or directory")));
 }
 
 TEST(Reporter, AnUnknownStatusIsRefused) {

@@ -1,16 +1,14 @@
 #include "harness/train/resume.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "harness/config/run_plan.h"
 #include "harness/optim/lamb_settings.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/ops/lamb_rules.h"
 
 namespace bertha {
 namespace {
-
-using testing::HasSubstr;
 
 Config of_schedule(int64_t steps) {
   Config config;

@@ -7,6 +7,7 @@
 
 #include "kernels/ops/elementwise.h"
 #include "tests/harness/train/training_rig.h"
+#include "tests/support/recording_device.h"
 
 namespace bertha::testing {
 namespace {
@@ -103,21 +104,13 @@ class PendingStream final : public Stream {
   std::vector<PendingEvent*> recorded;
 };
 
-class PendingDevice final : public Device {
+class PendingDevice final : public BareDevice {
  public:
-  std::string description() const override { return "pending"; }
-  int64_t padded_rows(int64_t rows) const override { return rows; }
-  int64_t total_memory_bytes() const override { return 0; }
-  int64_t used_memory_bytes() const override { return 0; }
-  bool has_io(DType) const override { return true; }
-  Buffer allocate(int64_t) override { return {}; }
-  Buffer allocate_pinned(int64_t) override { return {}; }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<PendingStream>(); }
   std::unique_ptr<Event> make_event() override {
     ++events_made;
     return std::make_unique<PendingEvent>();
   }
-  void copy(Stream&, void*, const void*, int64_t) override {}
   int events_made = 0;
 };
 

@@ -1,9 +1,9 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/base/tests/error_of.h"
+#include "kernels/base/tests/matchers.h"
 #include "kernels/base/tests/tolerance.h"
 #include "kernels/rows/examples/examples.h"
 #include "kernels/rows/ops/layer_norm.h"
@@ -367,7 +367,7 @@ TEST_F(GpuFunctorsForOthers, AreRefused) {
   const DeviceTensor x_on(gpu(), DType::kF16, x), y_on(gpu(), DType::kF16, x);
   EXPECT_THAT(error_of([&] { negated_softmax(*gpu().context, x_on.view(), y_on.view()); },
                        ExitCode::kEnvironment),
-              ::testing::HasSubstr("functors have portable code for "));
+              HasSubstr("functors have portable code for "));
 }
 
 }  // namespace
