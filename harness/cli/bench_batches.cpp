@@ -10,7 +10,7 @@
 namespace bertha {
 namespace {
 
-/// A batch as training has it, of sequences that the histogram gives.
+/// A batch as in training, with sequence lengths from the histogram.
 BenchBatch bench_batch(const Config& config, const std::string& name,
                        const LengthHistogram& lengths, int64_t tokens, const Device& device) {
   const SyntheticSteps steps{.lengths = lengths,

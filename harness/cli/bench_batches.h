@@ -11,15 +11,16 @@
 
 namespace bertha {
 
-/// Rank 0 reads the file; all take what it found, or throw its error. Empty for no path.
+/// Rank 0 reads the file; all ranks return its result or throw its error. Empty without a path.
 LengthHistogram read_lengths(const std::string& path, World& world);
 
-// What the benchmarks of operations share: the model's shapes and batches as training has them.
+// Shared by the benchmarks of operations: the model's shapes, and batches as in training.
 
 BenchModel bench_model(const Config& config);
 
-/// The batch of the histogram at `lengths_path`, unless that is "" ("histogram"), of sequences at
-/// full length ("all 512"), and at a quarter of it ("all 128"). `tokens`: live, of each batch.
+/// A batch with the histogram at `lengths_path` unless that is "" ("histogram"), one with sequences
+/// at full length ("all 512"), and one at a quarter of it ("all 128"). `tokens`: live tokens per
+/// batch.
 std::vector<BenchBatch> bench_batches(const Config& config, const std::string& lengths_path,
                                       int64_t tokens, const Device& device, World& world);
 

@@ -34,7 +34,7 @@ struct KernelOptions {
   std::optional<Precision> dtype;
   std::string lengths;
   std::string json;
-  std::string tune;  // of 1.0.0
+  std::string tune;  // retired after 1.0.0
   std::string dump;
   int64_t tokens = 24576;
   int64_t launches = 100;
@@ -42,7 +42,7 @@ struct KernelOptions {
   double peak_gbps = 0;    // 0 = measured
 };
 
-/// A backend, and the kernels that its attention takes: "grouped"; "" where there is one kind.
+/// A backend and its kind of attention kernels: "grouped"; "" if there is only one kind.
 struct Contender {
   std::unique_ptr<Backend> backend;
   DType io;
@@ -60,7 +60,7 @@ struct Contender {
   }
 };
 
-/// What the benchmark of one process runs on.
+/// Backends and model that the benchmark of one process uses.
 struct Setting {
   Config config = {};
   RankGpu gpu = {};
@@ -91,8 +91,8 @@ struct Setting {
 
 bool is_attention(const OpCase& op) { return op.operation.starts_with("attention_"); }
 
-/// Under cuda.attention: auto, all kinds of attention kernels; the first runs what is not
-/// attention, too. A kind that does not apply to the model is noted.
+/// With cuda.attention: auto, all kinds of attention kernels; the first also runs the other
+/// operations. Kinds that do not support the model are noted.
 std::vector<Contender> contenders(const Setting& setting, bool has_attention, World& world,
                                   std::vector<std::string>& notes) {
   using Variant = CudaOptions::AttentionVariant;
@@ -126,7 +126,7 @@ std::vector<OpResult> measure(const std::vector<OpCase>& cases, std::vector<Cont
   return rows;
 }
 
-/// "BF16", "F8_E4M3": as safetensors names it.
+/// The name in safetensors: "BF16", "F8_E4M3".
 std::string safetensors_word(DType dtype) {
   std::string word = name(dtype);
   std::ranges::transform(word, word.begin(),
@@ -143,8 +143,8 @@ std::string dump_path(const std::string& folder, const std::string& mix,
   return concat(folder, "/", name);
 }
 
-/// Every tensor of an attention_bwd call that has run, under its name in the case (qkv, out, lse,
-/// mask, dout, dqkv, cu_seqlens, random). Blocks: the host, until the tensors have been copied.
+/// Every tensor of a finished attention_bwd call under its name in the case (qkv, out, lse, mask,
+/// dout, dqkv, cu_seqlens, random). Blocks: the host, until the tensors have been copied.
 void write_dump(const std::string& path, const OpCase& op, const OpCall& call,
                 const Backend& backend, const std::map<std::string, std::string>& metadata) {
   std::vector<SafeTensorsWriter::Entry> entries;
@@ -194,7 +194,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   Config& config = setting.config;
   if (options.dtype) config.train.precision = *options.dtype;
   if (config.train.precision == Precision::kFp16) {
-    config.optimizer.loss_scale = LossScaling::kDynamic;  // fp16 needs one
+    config.optimizer.loss_scale = LossScaling::kDynamic;  // required for fp16
   }
   setting.gpu = choose_gpu(config.train.backend, world);
   setting.cores = core_share(world);
@@ -202,7 +202,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
 
   if (!options.tune.empty()) {
     fail(ExitCode::kUsage,
-         "--tune: GEMMs are tuned where they first occur; use `bertha bench step --set "
+         "--tune is retired: GEMMs are tuned at their first use; run `bertha bench step --set "
          "cuda.tune_gemms=true --set cuda.gemm_plans=",
          options.tune, "`");
   }
@@ -230,7 +230,7 @@ int run_kernels(const CLI::App& command, const KernelOptions& options, CommandCo
   for (const BenchBatch& batch : batches) {
     std::vector<int32_t> lengths(batch.cu_seqlens.size());
     std::adjacent_difference(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), lengths.begin());
-    lengths.erase(lengths.begin());  // 0, where the first sequence begins
+    lengths.erase(lengths.begin());  // 0, the start of the first sequence
     report.mixes.push_back({batch.name, lengths});
   }
   double largest_flops = 0;
@@ -252,9 +252,9 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
       bench, chosen,
       {.name = "kernels",
        .description = "Checks and times every operation of a training step at the shapes of the "
-                      "model, beside a plain copy of as many bytes and a large GEMM; attention "
-                      "with every kind of kernels that cuda.attention allows. Exit code 7 when a "
-                      "result is wrong.",
+                      "model, and for comparison a plain copy of as many bytes and a large GEMM. "
+                      "Measures attention with every kind of kernels that cuda.attention allows. "
+                      "Exit code 7 if a result is wrong.",
        .examples = {"bertha bench kernels --lengths lengths.txt --json kernels.json",
                     "bertha bench kernels --op attention,linear_fwd --tokens 8192",
                     "bertha bench kernels --op attention --dump dump --repeats 5",
@@ -262,25 +262,26 @@ void add_bench_kernels_command(CLI::App& bench, Chosen& chosen) {
   KernelOptions& options = set_action<KernelOptions>(kernels, chosen, run_kernels);
   add_text(
       kernels, "--op", options.operations, "NAME[,..]",
-      "Only these operations, separated by commas; attention is attention_fwd and attention_bwd")
+      "Only these operations, separated by commas; attention = attention_fwd and attention_bwd")
       .separated_by_commas();
   add_choice<Precision>(kernels, "--dtype", options.dtype,
                         {Precision::kBf16, Precision::kFp16, Precision::kFp32},
-                        "Short for train.precision");
+                        "Precision of the operations (train.precision)");
   add_count(kernels, "--tokens", options.tokens, "Live tokens of the batch (default {})", 1,
             int64_t{1} << 24);
   add_text(kernels, "--lengths", options.lengths, "FILE",
-           "Counts of sequence lengths, as `bench step` reads them, for a batch of mixed lengths");
+           "Counts of sequence lengths, as for `bench step`, for a batch of mixed lengths");
   add_count(kernels, "--repeats", options.launches, "Launches to time (default {})", 1, 1000000);
   add_number(kernels, "--peak-tflops", options.peak_tflops,
-             "Roof of GEMMs (default: a large one, measured)", kAboveZero);
+             "Peak of GEMMs (default: that of a large GEMM, measured)", kAboveZero);
   add_number(kernels, "--peak-gbps", options.peak_gbps,
-             "Roof of the rest (default: a plain copy of as many bytes, measured)", kAboveZero);
-  add_text(kernels, "--tune", options.tune, "FILE", "Retired; names what serves instead");
+             "Peak of other operations (default: that of a plain copy of as many bytes, measured)",
+             kAboveZero);
+  add_text(kernels, "--tune", options.tune, "FILE", "Retired; prints what to use instead");
   add_text(
       kernels, "--dump", options.dump, "DIR",
-      "Folder for what went into and came out of attention with the model's dropout, a safetensors "
-      "file per mix and kind of kernels, for tests/comparisons/attention_peers.py --check");
+      "Folder for the inputs and outputs of attention with the model's dropout, a safetensors file "
+      "per batch and kind of kernels, for tests/comparisons/attention_peers.py --check");
   add_json(kernels, options.json);
   add_config_options(kernels, ShortOptions::kStepBench);
 }

@@ -57,8 +57,9 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
   CLI::App& loader = add_command(
       bench, chosen,
       {.name = "loader",
-       .description = "How many sequences per second the data pipeline delivers, exchange between "
-                      "ranks included.",
+       .description =
+           "Measures how many sequences per second the data pipeline delivers, including "
+           "the exchange between ranks.",
        .examples = {"bertha bench loader", "mpirun -np 2 bertha bench loader --seconds 10",
                     "bertha bench loader --data data/train --exchange-padding off"}});
   LoaderOptions& options = set_action<LoaderOptions>(loader, chosen, run_loader);
@@ -76,13 +77,14 @@ void add_bench_loader_command(CLI::App& bench, Chosen& chosen) {
   count("--prefetch-steps", sizes.pipeline.prefetch_steps, "Batches ready ahead of the step");
   count("--max-seq-tokens", sizes.pipeline.limits.max_seq_tokens, "Longest sequence");
   count("--max-masked-per-seq", sizes.pipeline.limits.max_masked_per_seq,
-        "Most masked tokens of a sequence");
+        "Maximum number of masked tokens per sequence");
   count("--vocab-size", sizes.pipeline.limits.vocab_size, "Entries of the vocabulary");
-  add_choice<Masking>(loader, "--masking", options.masking,
-                      "Masks of the shards (default), or drawn anew with the special ids of the "
-                      "published vocabulary");
+  add_choice<Masking>(
+      loader, "--masking", options.masking,
+      "Masks: those of the shards (default), or drawn anew with the special ids of the "
+      "published vocabulary");
   add_choice<ExchangePadding>(loader, "--exchange-padding", sizes.pipeline.exchange,
-                              "How ranks even out their tokens (default lengths)");
+                              "How ranks balance their token counts (default lengths)");
 }
 
 }  // namespace bertha

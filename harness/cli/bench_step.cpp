@@ -25,8 +25,8 @@ struct StepOptions {
   StepBenchOptions bench;
 };
 
-/// Whether training with `seqs` sequences per micro-batch runs: by running a few steps, enough for
-/// a graph to be recorded and launched.
+/// Whether `seqs` sequences per micro-batch fit, found by running enough steps to record and launch
+/// a graph.
 bool runs(Config config, StepBenchOptions bench, int64_t seqs, World& world) {
   config.train.global_batch_seqs = seqs * config.train.accumulation_steps;
   config.eval.batch_seqs = std::min(config.eval.batch_seqs, seqs);
@@ -57,7 +57,7 @@ int find_largest_batch(Config config, const StepOptions& options, World& world) 
   const int64_t tokens = config.data.max_seq_tokens;
   if (most == 0) {
     fail(ExitCode::kMemory, "not even one sequence of ", tokens,
-         " tokens fits; take a smaller model or data.max_seq_tokens");
+         " tokens fits; choose a smaller model or data.max_seq_tokens");
   }
   Report report;
   report.line("largest micro-batch: {} of up to {} tokens",
@@ -91,8 +91,8 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
   CLI::App& step = add_command(
       bench, chosen,
       {.name = "step",
-       .description = "Times whole training steps on fresh synthetic batches, from the copy to the "
-                      "device to the new weights. Needs no data.",
+       .description = "Times whole training steps, from the copy of a batch to the device to the "
+                      "updated weights, on fresh synthetic batches. Needs no data.",
        .examples = {"bertha bench step --config configs/quickstart.yaml",
                     "mpirun -np 8 bertha bench step --config configs/mlperf_closed_8gpu_448.yaml "
                     "--lengths lengths.txt",
@@ -108,16 +108,16 @@ void add_bench_step_command(CLI::App& bench, Chosen& chosen) {
             "Live tokens of each rank's micro-batch, instead of train.global_batch_seqs", 1,
             int64_t{1} << 30);
   add_count(step, "--steps", sizes.steps, "Steps to time (default {})", 1);
-  add_count(step, "--warmup", sizes.warmup_steps, "Steps before those (default {})");
+  add_count(step, "--warmup", sizes.warmup_steps, "Steps before the timed ones (default {})");
   add_number(step, "--peak-tflops", options.peak_tflops,
-             "What the utilization compares with (default: the data sheet's dense peak of 16-bit "
-             "GEMMs, for the H100 and H200)",
+             "Peak for the utilization (default: the data sheet's dense peak of 16-bit GEMMs, for "
+             "the H100 and H200)",
              kAboveZero);
   add_flag(step, "--by-operation", sizes.by_operation,
-           "Also time each operation; its events cost a little");
+           "Also time each operation; the events cost a little time");
   add_flag(step, "--largest-batch", options.largest_batch,
-           "Instead find the most sequences of a micro-batch that the memory of one GPU takes, "
-           "by running steps with more and more")
+           "Instead find the largest micro-batch that fits into the memory of one GPU, by running "
+           "steps with more and more sequences")
       .excludes("--tokens-per-rank");
   add_json(step, options.json);
   add_config_options(step, ShortOptions::kStepBench);

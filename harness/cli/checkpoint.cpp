@@ -98,7 +98,7 @@ std::string checkpoint_to_check(const std::string& path) {
 
 namespace {
 
-/// checkpoint.keep_every_steps of the run that saved there; 0 where that is not known.
+/// checkpoint.keep_every_steps of the run that saved there; 0 if unknown.
 int64_t kept_every_steps(const fs::path& run_dir) {
   const std::string config = newest_config(run_dir.string());
   if (config.empty()) return 0;
@@ -167,9 +167,9 @@ void add_checkpoint_command(CLI::App& program, Chosen& chosen) {
       checkpoint, chosen,
       {.name = "show",
        .description =
-           "What a checkpoint holds: step, evaluations, weights; of a run folder also which "
-           "checkpoints there are and why they are kept. Checks every file against DONE; exit "
-           "code 4 when one differs.",
+           "Shows what a checkpoint contains: step, evaluations, weights; for a run folder also "
+           "which checkpoints it contains and why each is kept. Checks every file against DONE; "
+           "exit code 4 if one differs.",
        .examples = {"bertha checkpoint show runs/latest",
                     "bertha checkpoint show runs/latest/ckpt/step_00001000",
                     "bertha checkpoint show runs/latest --tensors"}});

@@ -8,16 +8,16 @@
 
 namespace bertha {
 
-/// A checkpoint itself, the newest one of a folder of them, or the one of a run folder.
+/// Accepts a checkpoint, a folder of checkpoints or a run folder; folders give their newest one.
 std::string checkpoint_at(const std::string& path);
-/// The same, but a checkpoint that is damaged is not passed over for an older one.
+/// The same, but a damaged checkpoint is not skipped in favor of an older one.
 std::string checkpoint_to_check(const std::string& path);
 
-/// A run folder stands for its newest checkpoint; other paths for themselves.
+/// The newest checkpoint of a run folder; any other path unchanged.
 std::string weights_at(const std::string& path);
 
-/// use(find(path)), and again when a run that goes on has removed the checkpoint that was found; it
-/// has saved a newer one before.
+/// Returns use(find(path)). If a live run removes the checkpoint meanwhile, it has saved a newer
+/// one, and the call is repeated with that.
 template <class Find, class Use>
 auto with_checkpoint(const std::string& path, const Find& find, const Use& use) {
   for (int tries_left = 20;; --tries_left) {

@@ -26,16 +26,17 @@ struct RewriteOptions {
 };
 
 int rewrite(const RewriteOptions& options, FolderRequest request) {
-  // What is not written need not be there.
+  // Parts that are not written may be missing.
   if (options.encoder_only) request.weights.missing_heads = MissingHeads::kFresh;
   const WeightFolder folder = read_weight_folder(request);
   const ModelHeads heads = options.encoder_only ? ModelHeads::kNone : ModelHeads::kAll;
   write_weight_folder(options.output, folder, heads, options.dtype);
   for (const std::string& note : folder.loaded.notes) log_line(LogLevel::kWarning, note);
   if (folder.vocab.empty()) {
-    log_line(LogLevel::kWarning,
-             "no vocab.txt or tokenizer.json is next to the weights, so none is written; name one "
-             "with --vocab");
+    log_line(
+        LogLevel::kWarning,
+        "found no vocab.txt or tokenizer.json next to the weights, so the output has none; give "
+        "one with --vocab");
   }
   const ModelConfig& m = folder.model;
   std::cout << fmt::format("{}: {} layers, {} wide, {} heads, vocabulary of {}, GELU by {}, {}{}\n",
@@ -78,8 +79,8 @@ int run_average(const AverageOptions& options) {
         folder.model.hidden == mean.model.hidden && folder.model.layers == mean.model.layers &&
         folder.model.gelu == mean.model.gelu;
     if (!same) {
-      fail(ExitCode::kData, path, ": is a model of another shape or GELU than ",
-           options.paths.front(), "; name checkpoints of one model");
+      fail(ExitCode::kData, path, ": its model has another shape or GELU than ",
+           options.paths.front(), "; give checkpoints of one model");
     }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += double{folder.flat[i]};
   }
@@ -99,15 +100,15 @@ void add_rewrite_options(CLI::App& command, RewriteOptions& options) {
   add_text(command, "-o,--output", options.output, "DIR", "Folder to write; must not be there yet")
       .required();
   add_text(command, "--model-config", options.request.stated_model, "FILE",
-           "config.json or bert_config.json (default: the one beside the weights)");
+           "config.json or bert_config.json (default: the one next to the weights)");
   add_text(command, "--vocab", options.request.vocab, "FILE",
-           "Vocabulary to copy (default: vocab.txt beside the weights); tokenizer_config.json "
-           "beside it or beside the weights states whether the model is cased");
+           "Vocabulary to copy (default: vocab.txt next to the weights); tokenizer_config.json "
+           "next to either states whether the model is cased");
   add_choice<GeluForm>(
       command, "--gelu", options.request.gelu,
-      "Form of the GELU, where what is stated or, for a TensorFlow checkpoint, tanh is wrong");
+      "Form of the GELU, if the stated form or, for a TensorFlow checkpoint, tanh is wrong");
   add_choice<MissingHeads>(command, "--missing-heads", options.request.weights.missing_heads,
-                           "What to do where pooler or heads are missing (default refuse)");
+                           "What to do if the pooler or a head is missing (default refuse)");
 }
 
 void add_dtype(CLI::App& command, DType& dtype) {
@@ -115,7 +116,7 @@ void add_dtype(CLI::App& command, DType& dtype) {
   add_choice(
       command, "--dtype", {"f32", "bf16", "f16"},
       [&dtype](size_t place) { dtype = kDTypes.at(place); },
-      "Of the weights that are written (default f32)");
+      "Type of the written weights (default f32)");
 }
 
 bool is_run(const std::string& path) { return fs::is_directory(fs::path(path) / "ckpt"); }
@@ -130,8 +131,10 @@ void add_checkpoint_verify(CLI::App& checkpoint, Chosen& chosen) {
   CLI::App& verify = add_command(
       checkpoint, chosen,
       {.name = "verify",
-       .description = "Reads all of a checkpoint, ours or another's, and checks hashes, names, "
-                      "shapes and that all numbers are finite; exit code 4 when one is wrong.",
+       .description =
+           "Reads a whole checkpoint, of Bertha or of another program, and checks its "
+           "hashes, names, shapes and that all numbers are finite; exit code 4 if one is "
+           "wrong.",
        .examples = {"bertha checkpoint verify runs/latest",
                     "bertha checkpoint verify bert-large-uncased",
                     "bertha checkpoint verify tf1_ckpt/model.ckpt-28252"}});
@@ -153,9 +156,9 @@ void add_checkpoint_convert(CLI::App& checkpoint, Chosen& chosen) {
   CLI::App& convert = add_command(
       checkpoint, chosen,
       {.name = "convert",
-       .description = "Makes a folder of weights to start from: of a TensorFlow checkpoint under "
-                      "the official names, or of a Hugging Face folder. checkpoint.init also reads "
-                      "them as they are.",
+       .description = "Writes a folder of weights to start from, converted from a TensorFlow "
+                      "checkpoint with the official names or from a Hugging Face folder. "
+                      "checkpoint.init also reads these without conversion.",
        .examples = {"bertha checkpoint convert tf1_ckpt/model.ckpt-28252 --model-config "
                     "bert_config.json --vocab vocab.txt --output start",
                     "bertha checkpoint convert bert-base-uncased --output start --gelu tanh",
@@ -168,7 +171,7 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
   CLI::App& exporting = add_command(
       checkpoint, chosen,
       {.name = "export",
-       .description = "Makes a folder that transformers loads: config.json, model.safetensors, "
+       .description = "Writes a folder that transformers loads: config.json, model.safetensors, "
                       "vocab.txt, without the optimizer's state and without padding rows of the "
                       "vocabulary.",
        .examples = {"bertha checkpoint export runs/latest --output my_bert",
@@ -179,15 +182,15 @@ void add_checkpoint_export(CLI::App& checkpoint, Chosen& chosen) {
   add_rewrite_options(exporting, options);
   add_dtype(exporting, options.dtype);
   add_flag(exporting, "--encoder-only", options.encoder_only,
-           "Encoder and pooler under the names of a bare BertModel");
+           "Write only encoder and pooler, with the names of a bare BertModel");
 }
 
 void add_checkpoint_average(CLI::App& checkpoint, Chosen& chosen) {
   CLI::App& average = add_command(
       checkpoint, chosen,
       {.name = "average",
-       .description = "Makes a folder as export does, of the mean of the weights of several "
-                      "checkpoints of one model. The other files are those of the first.",
+       .description = "Writes a folder as export does, with the mean of the weights of several "
+                      "checkpoints of one model. The other files come from the first checkpoint.",
        .examples = {"bertha checkpoint average runs/latest/ckpt/step_00009000 "
                     "runs/latest/ckpt/step_00010000 --output my_bert",
                     "bertha checkpoint average runs/seed1 runs/seed2 --output my_bert",

@@ -16,23 +16,23 @@ class App;
 
 namespace bertha {
 
-/// Which ranks throw the errors from here on: all of them the same (a wrong config: rank 0 prints
-/// it and all return), or perhaps one alone (it prints the error and ends the others). Calls
-/// between ranks and functions of the system may fail on one alone in either case.
+/// Which ranks throw errors from here on: all ranks the same one (a wrong config: rank 0 prints it
+/// and all return), or possibly a single rank (it prints the error and ends the others). In either
+/// case, collectives and system calls may fail on a single rank.
 enum class ErrorScope : uint8_t { kEveryRank, kThisRank };
 
-/// What a command may use while it runs.
+/// Arguments of a command's action.
 struct CommandContext {
   World* world = nullptr;  // null in commands that run without ranks
   Terminal terminal;
-  std::vector<std::string> arguments;  // as given, without the name of the program
+  std::vector<std::string> arguments;  // as given, without the program's name
   ErrorScope error_scope = ErrorScope::kEveryRank;
 };
 
-/// The work of a parsed command line; returns the exit code.
+/// Runs a parsed command line and returns the exit code.
 using Action = std::function<int(CommandContext&)>;
 
-/// What parsing fills in: the last sub-command named sets its action.
+/// Filled in by parsing: the last sub-command on the line sets its action.
 struct Chosen {
   Action action;
   bool quiet = false;    // -q: warnings and errors only
@@ -47,10 +47,10 @@ struct CommandText {
 
 /// Adds a sub-command whose help starts with its description and examples.
 CLI::App& add_command(CLI::App& parent, Chosen& chosen, const CommandText& text);
-/// What the command does when it is the one that was named.
+/// Sets what the command does if it is the one on the command line.
 void set_action(CLI::App& command, Chosen& chosen, const Action& action);
-/// The same with values that the command's options fill in, which are the result. `run` is called
-/// with them; if it has more parameters, the context comes after them and the command before.
+/// The same with values that the command's options fill in; returns these. `run` is called with
+/// them; if it has more parameters, the context comes after them and the command before.
 template <class Options, class Run>
 Options& set_action(CLI::App& command, Chosen& chosen, Run run) {
   const auto options = std::make_shared<Options>();
@@ -75,7 +75,7 @@ std::vector<std::string> command_names(const CLI::App& command);
 /// "--config", "--set" and so on.
 std::vector<std::string> option_names(const CLI::App& command);
 
-// One source file each, of the same name.
+// Each is defined in a source file of the same name.
 void add_train_command(CLI::App& program, Chosen& chosen);
 void add_fill_command(CLI::App& program, Chosen& chosen);
 void add_eval_command(CLI::App& program, Chosen& chosen);

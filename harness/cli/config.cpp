@@ -23,8 +23,7 @@ struct ShowOptions {
   std::string json;
 };
 
-/// Every key with its value, numbers and switches as such, and the place that set it. The text is
-/// YAML.
+/// Every key with its value (numbers and switches as JSON types) and its origin. The text is YAML.
 Report report_of(LoadedConfig loaded, bool has_origins) {
   Report report;
   report.table(has_origins ? to_yaml_with_origins(loaded) : to_yaml(loaded.config));
@@ -37,14 +36,14 @@ Report report_of(LoadedConfig loaded, bool has_origins) {
   return report;
 }
 
-/// A YAML file, or what the newest start in a run folder recorded.
+/// Loads a YAML file, or the configuration that the newest start in a run folder recorded.
 LoadedConfig config_of(const std::string& path) {
   if (!std::filesystem::is_directory(path)) return load_config({path}, {});
   const std::string newest = newest_config(path);
   return load_config({newest.empty() ? path + "/resolved.yaml" : newest}, {});
 }
 
-/// A row for each key whose value is not the same in all: the key, then each value with its origin.
+/// A row for each key whose value differs: the key, then each value with its origin.
 TextTable differing_keys(const std::vector<LoadedConfig>& configs) {
   TextTable rows;
   for (const Key& key : config_keys()) {
@@ -92,20 +91,21 @@ void add_check(CLI::App& config, Chosen& chosen) {
   CLI::App& check = add_command(
       config, chosen,
       {.name = "check",
-       .description = "Reports every mistake of a configuration; exit code 2 when there is one.",
+       .description = "Reports every mistake in a configuration; exit code 2 if there is one.",
        .examples = {"bertha config check --config configs/quickstart.yaml",
                     "bertha config check --config configs/quickstart.yaml --ranks 2",
                     "bertha config check --set model.heads=3"}});
   add_config_options(check, ShortOptions::kTraining);
   const auto ranks = std::make_shared<int>(0);
-  add_count(check, "--ranks", *ranks, "Ranks that the batch must divide over", 1, 1 << 20);
+  add_count(check, "--ranks", *ranks, "Number of ranks over which the batch must divide", 1,
+            1 << 20);
   set_action(check, chosen, [&check, ranks](CommandContext&) {
     const LoadedConfig loaded = load_from_options(check, std::max(*ranks, 1));
     check_config(loaded.config, *ranks);
     check_initial_weights(loaded.config);
     const auto given = std::ranges::count_if(
         loaded.origins, [](const auto& one) { return one.second != kDefaultOrigin; });
-    std::cout << "the configuration is sound: " << given << " of " << config_keys().size()
+    std::cout << "the configuration is valid: " << given << " of " << config_keys().size()
               << " keys given, the rest are defaults\n";
     for (const std::string& remark : config_remarks(loaded.config)) {
       print_text("note: " + remark + '\n');

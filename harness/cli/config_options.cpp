@@ -30,9 +30,9 @@ constexpr std::string_view kModelOption = "--model";
 struct ShortOption {
   std::string_view names;
   std::string_view key;
-  std::string_view type = "";            // for help; empty = what the key says
-  std::string_view training_doc = "";    // for help; empty = what the key says
-  std::string_view evaluation_doc = "";  // for help; empty = an evaluation does not heed it
+  std::string_view type = "";            // for help; empty = the key's
+  std::string_view training_doc = "";    // for help; empty = the key's
+  std::string_view evaluation_doc = "";  // for help; empty = not an option of evaluations
   bool for_step_bench = false;
 };
 
@@ -49,21 +49,22 @@ constexpr std::array kShortOptions{
                 .evaluation_doc = "Exit with code 3 below this masked-token accuracy; 0 = none"},
     ShortOption{"--time-limit", "train.time_limit_minutes", "MINUTES"},
     ShortOption{.names = "--seed", .key = "train.seed", .for_step_bench = true},
-    ShortOption{
-        .names = "--backend",
-        .key = "train.backend",
-        .evaluation_doc = "Device that computes; auto = cuda when built in and a GPU is present",
-        .for_step_bench = true},
+    ShortOption{.names = "--backend",
+                .key = "train.backend",
+                .evaluation_doc =
+                    "Device to compute on; auto = cuda if it is built in and a GPU is present",
+                .for_step_bench = true},
     ShortOption{"-o,--output-dir,--output", "log.run_dir", "DIR"},
     ShortOption{"--resume", "checkpoint.resume", "auto|never|DIR"},
     ShortOption{"--init-checkpoint", "checkpoint.init", "PATH"},
-    ShortOption{.names = "--model",
-                .key = "checkpoint.init",
-                .type = "DIR",
-                .training_doc =
-                    "Adapt this model to the data: its folder gives the shape and the vocabulary, "
-                    "and defaults suit further training (AdamW at 1e-4, three epochs, a warm-up "
-                    "over 6 % of the steps, a batch of about 16,384 tokens)"},
+    ShortOption{
+        .names = "--model",
+        .key = "checkpoint.init",
+        .type = "DIR",
+        .training_doc =
+            "Adapt the model in this folder to the data: the folder determines shape and "
+            "vocabulary, and the defaults suit further training (AdamW at 1e-4, three epochs, "
+            "a warm-up over 6 % of the steps, a batch of about 16,384 tokens)"},
     ShortOption{"--epochs", "train.max_epochs", "X"},
     ShortOption{"--eval-every-samples", "eval.every_samples"},
     ShortOption{"--save-every", "checkpoint.every_steps"},
@@ -74,7 +75,7 @@ constexpr std::array kShortOptions{
     ShortOption{"--keep", "checkpoint.keep"},
 };
 
-// "N", "X", "cpu|cuda": what stands for the value in help.
+// Placeholder of the value in help: "N", "X", "cpu|cuda".
 std::string type_text(const ShortOption& option, const Key& key) {
   if (!option.type.empty()) return std::string(option.type);
   if (const auto words = allowed_words(key); !words.empty()) return joined(words, "|");
@@ -108,14 +109,14 @@ Config checked_config(const CLI::App& command, int num_ranks, BatchRule rule) {
   const Config& config = loaded.config;
   const bool trains = rule == BatchRule::kDividesOverRanks;
   check_config(config, trains ? num_ranks : 0);
-  // A run that is evaluated may have begun with weights that are gone.
+  // The initial weights of a run may have been deleted by the time of its evaluation.
   const bool begins_there =
       trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");
   if (begins_there && are_there(config.checkpoint.init)) check_initial_weights(config);
   return config;
 }
 
-// What the run of a checkpoint, or the run of this folder, was configured with; "" = not recorded.
+// Recorded configuration of the run that saved a checkpoint or wrote a run folder; "" = none.
 std::string recorded_config(const std::string& checkpoint) {
   namespace fs = std::filesystem;
   if (const std::string own = newest_config(checkpoint); !own.empty()) return own;
@@ -123,7 +124,7 @@ std::string recorded_config(const std::string& checkpoint) {
   return newest_config(run.lexically_proximate(fs::current_path()).string());
 }
 
-/// What the options of a command line give.
+/// Values from the options of a command line.
 struct Given {
   std::vector<std::string> files = {};
   std::vector<Override> overrides = {};
@@ -138,7 +139,7 @@ Given given_by(const CLI::App& command) {
   for (const CLI::Option* option : command.parse_order()) {
     const bool is_file = option->get_name() == kConfigFile;
     const std::string name = option->get_lnames().empty() ? "" : long_name(*option);
-    // A command may have an option of its own under such a name.
+    // A command may define its own option with such a name.
     const ShortOption* const short_option =
         option->get_group() == kKeyOptionGroup ? find_short(name) : nullptr;
     const bool is_own = is_file || name == "--config" || name == "--set" || name == "--data";
@@ -152,7 +153,7 @@ Given given_by(const CLI::App& command) {
       files.push_back(value);
     } else if (name == "--data") {
       if (!data_folder.empty()) {
-        fail(ExitCode::kUsage, "--data names one folder, found ", data_folder, " and ", value,
+        fail(ExitCode::kUsage, "--data needs one folder, found ", data_folder, " and ", value,
              "; prepare all text together (bertha data prepare --text A B), or give one of them");
       }
       data_folder = value;
@@ -184,16 +185,17 @@ Given given_by(const CLI::App& command) {
 }  // namespace
 
 void add_config_options(CLI::App& command, ShortOptions shorts) {
-  add_repeatable(command, "-c,--config", "YAML file; repeatable, later ones win").type_name("FILE");
+  add_repeatable(command, "-c,--config", "YAML file; repeatable, later files win")
+      .type_name("FILE");
   add_repeatable(command, "--set", "Set one key of the configuration; repeatable")
       .type_name("KEY=VALUE");
   const bool is_evaluation = shorts == ShortOptions::kEvaluation;
   if (shorts == ShortOptions::kTraining || is_evaluation) {
     add_repeatable(command, "--data",
                    is_evaluation
-                       ? "Folder of shards (data.eval), or one with a folder eval inside"
+                       ? "Folder of shards (data.eval), or a folder that contains one named eval"
                        : "Folder of shards from `bertha data prepare` (data.train, and data.eval "
-                         "if there is a folder eval inside)")
+                         "if it contains a folder eval)")
         .type_name("DIR");
   }
   if (shorts == ShortOptions::kNone) return;

@@ -7,7 +7,7 @@ void add_data_command(CLI::App& program, Chosen& chosen) {
   CLI::App& data = add_command(
       program, chosen,
       {.name = "data",
-       .description = "Makes, converts, packs, checks and describes training data.",
+       .description = "Prepares, converts, packs, checks and describes training data.",
        .examples = {"bertha data vocab --text text/ --size 4096 --output data/vocab.txt",
                     "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",
                     "bertha data verify data/train"}});

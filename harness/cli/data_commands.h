@@ -16,7 +16,7 @@
 namespace bertha {
 
 // The sub-commands of `bertha data`: data_vocab.cpp, data_prepare.cpp, data_convert.cpp,
-// data_pack.cpp, data_dump.cpp and, for those that only read, data_inspect.cpp.
+// data_pack.cpp, data_dump.cpp and, for commands that only read, data_inspect.cpp.
 void add_data_vocab(CLI::App& data, Chosen& chosen);
 void add_data_prepare(CLI::App& data, Chosen& chosen);
 void add_data_convert(CLI::App& data, Chosen& chosen);
@@ -25,9 +25,9 @@ void add_data_verify(CLI::App& data, Chosen& chosen);
 void add_data_stats(CLI::App& data, Chosen& chosen);
 void add_data_dump_batches(CLI::App& data, Chosen& chosen);
 
-/// Lines about the text that samples were made from, by the counts of a manifest, which may have
-/// none of it. Warns in the log of text that the samples lose, that the vocabulary lacks, or that
-/// gives no random next sentences.
+/// Describes the text that samples were generated from, if the manifest has counts of it. Logs a
+/// warning if the samples lose text, the vocabulary lacks parts of it, or it has too few documents
+/// for random next sentences.
 std::string text_of_counts(const std::string& path, const std::map<std::string, int64_t>& counts);
 
 /// --text PATH..., required, --partial and --field.
@@ -35,15 +35,15 @@ void add_text_options(CLI::App& command, std::vector<std::string>& inputs, Missi
                       std::string& field);
 /// --layout variable|fixed.
 void add_layout_option(CLI::App& command, ShardLayout& layout);
-/// What convert and pack read and how: the path, --max-sequences, --partial, --threads,
-/// --memory-mib and the limits.
+/// The options of convert and pack for their input: the path, --max-sequences, --partial,
+/// --threads, --memory-mib and the limits.
 void add_source_options(CLI::App& command, SourceOptions& source);
-/// Warns of files that --partial lets pass.
+/// Warns about missing files that --partial allows.
 void warn_of_missing(const SourceOptions& source);
 
 /// "4 shards, all there already (2 of an earlier run)".
 std::string shards_text(const Manifest& manifest, bool already_done, int64_t reused);
-/// Prints what a conversion has done; returns the exit code.
+/// Prints the result of a conversion; returns the exit code.
 int print_converted(const ConvertOptions& options, const ConvertResult& result);
 
 /// --vocab-size, --max-seq-tokens and --max-masked-per-seq.

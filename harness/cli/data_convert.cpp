@@ -42,7 +42,7 @@ int print_converted(const ConvertOptions& options, const ConvertResult& result) 
   if (result.checksum_differences.empty()) {
     if (!options.checksum_list.empty()) text += fmt::format(": as {} says", options.checksum_list);
   } else {
-    text += fmt::format(": {} differences to {}", result.checksum_differences.size(),
+    text += fmt::format(": {} differences from {}", result.checksum_differences.size(),
                         options.checksum_list);
   }
   std::cout << joined(result.checksum_differences, "", [](const ChecksumDifference& difference) {
@@ -63,14 +63,14 @@ void add_source_options(CLI::App& command, SourceOptions& source) {
            "Folder of shards of any layout, or of TFRecord files, or one file")
       .required();
   add_count(command, "--max-sequences", source.max_seqs,
-            "Only the first N sequences, in file order; files beyond are not looked at", 1);
+            "Only the first N sequences, in file order; later files are not opened", 1);
   add_flag(
       command, "--partial", [&source] { source.missing = MissingFiles::kAccept; },
-      "Accept that files of a numbered set are missing");
+      "Accept missing files in a numbered set");
   add_count(command, "--threads", source.num_threads, "Threads; 0 = one per core (default)");
   add_count(
       command, "--memory-mib", [&source](int64_t mib) { source.memory_bytes = mib * kBytesPerMib; },
-      fmt::format("Memory for sequences that change their order, over all threads (default {})",
+      fmt::format("Memory for reordering sequences, over all threads (default {})",
                   source.memory_bytes / kBytesPerMib),
       16, int64_t{1} << 24)
       .type("MIB");
@@ -95,9 +95,9 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
       data, chosen,
       {.name = "convert",
        .description =
-           "Writes a data set, TFRecord files or shards of any layout, again as HDF5 shards: in "
-           "another layout, cut to other sizes, or shuffled. A stopped run goes on where it was "
-           "when it is started again.",
+           "Converts a data set, TFRecord files or shards of any layout, to HDF5 shards: in "
+           "another "
+           "layout, of another size, or shuffled. If stopped, the same command continues.",
        .examples = {"bertha data convert tfrecords/ --output data/train --max-sequences 3000000",
                     "bertha data convert hdf5/training --output varlength --shards 4320 "
                     "--chk 4320_shards_varlength.chk",
@@ -110,10 +110,10 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
   add_text(convert, "-o,--output", options.output_dir, "DIR", "Folder to write").required();
   add_layout_option(convert, options.layout);
   add_count(convert, "--shards", options.num_shards,
-            "Shards to write, of the published sizes (default: as the files that are read)", 1,
+            "Number of shards to write, with the published sizes (default: as the input files)", 1,
             kMostShards);
   add_flag(convert, "--shuffle", command.shuffle,
-           "Shuffle over all sequences, as the published script does");
+           "Shuffle all sequences, as the published script does");
   add_count(convert, "--seed", command.seed, "Seed of --shuffle (default {}, the published one)");
   add_text(convert, "--chk", options.checksum_list, "FILE",
            "Published checksum list to compare the written shards with");

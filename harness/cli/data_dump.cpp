@@ -14,15 +14,15 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
       data, chosen,
       {.name = "dump-batches",
        .description = "Writes the first batches that a run would train on, and the weights it "
-                      "would begin with, as safetensors: for another program to train on the "
-                      "same. Runs as one process; with data.order published the batches are those "
+                      "would begin with, as safetensors, so that another program can train on "
+                      "them. Runs as one process; with data.order published the batches are those "
                       "of a run on one rank.",
        .examples = {"bertha data dump-batches --config my.yaml --steps 300 --weights --output dump",
                     "bertha data dump-batches --config my.yaml --set train.seed=7 --output dump",
                     "python3 tests/comparisons/torch_curve.py dump --output runs/torch"}});
   const auto options = std::make_shared<DumpOptions>();
   add_text(dump, "-o,--output", options->folder, "DIR", "Folder to write").required();
-  add_count(dump, "--steps", options->steps, "Steps, from the first on (default 1)", 1);
+  add_count(dump, "--steps", options->steps, "Number of steps, from the first on (default 1)", 1);
   add_flag(dump, "--weights", options->weights, "Also the initial weights");
   add_config_options(dump, ShortOptions::kNone);
   set_action(dump, chosen, [&dump, options](CommandContext&) {

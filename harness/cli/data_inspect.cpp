@@ -64,7 +64,7 @@ Report report_of(const std::string& path, const VerifyReport& found) {
 
 std::string percent_text(double fraction) { return fmt::format("{:.1f}%", 100 * fraction); }
 
-/// columns: of the terminal.
+/// `columns`: width of the terminal.
 Report report_of(const std::string& path, const DataStats& stats, const SampleLimits& limits,
                  int64_t columns) {
   Report report(15, 0);
@@ -146,14 +146,14 @@ std::string text_of_counts(const std::string& path, const std::map<std::string, 
   constexpr Share kShares[] = {
       // WordNet's glosses in pairs, 23 tokens, lose 5 % in sequences of 128 tokens and 15 % in 64.
       {"dropped_tokens", "text_tokens", 0.25, "of the text cut off",
-       "its sentences are long for the sequences; write a sentence per line, give --prose for "
+       "its sentences are too long for the sequences; write a sentence per line, give --prose for "
        "ordinary prose, or raise --max-seq-tokens; --segments one loses nothing"},
       {"unknown_tokens", "text_tokens", 0.05, "of the text [UNK]",
-       "the vocabulary lacks it; choose a model whose vocabulary has it, or to train from nothing "
-       "make one of this text with `bertha data vocab`"},
+       "the vocabulary lacks it; choose a model whose vocabulary has it, or, to train from random "
+       "weights, build one from this text with `bertha data vocab`"},
       {"lone_documents", "documents", 0.05, "of the documents alone in their file",
-       "their random next sentences are their own; put them into one file, with a blank line "
-       "between documents"}};
+       "their random next sentences come from themselves; put them into one file, with a blank "
+       "line between documents"}};
   std::string shares, left_out;
   for (const Share& share : kShares) {
     const auto part = counts.find(share.count), whole = counts.find(share.whole);
@@ -180,7 +180,8 @@ void add_layout_option(CLI::App& command, ShardLayout& layout) {
       [&layout](size_t place) {
         layout = place == 0 ? ShardLayout::kVariableLength : ShardLayout::kFixedLength;
       },
-      "How sequences are stored: at their own length (default), or all padded to the longest");
+      "How sequences are stored: variable = at their own length (default), fixed = all padded to "
+      "the longest");
 }
 
 void add_limit_options(CLI::App& command, SampleLimits& limits) {
@@ -189,11 +190,11 @@ void add_limit_options(CLI::App& command, SampleLimits& limits) {
     add_count(command, name, value, doc + " (default: that of manifest.json, else {})", least,
               most);
   };
-  // What a manifest may say: positions are int16.
+  // The limits of a manifest: positions are int16.
   limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, kMostVocabEntries);
   limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence", 1, 32767);
-  limit("--max-masked-per-seq", limits.max_masked_per_seq, "Most masked tokens of a sequence", 0,
-        32767);
+  limit("--max-masked-per-seq", limits.max_masked_per_seq,
+        "Maximum number of masked tokens per sequence", 0, 32767);
 }
 
 SampleLimits limits_for(const CLI::App& command, const SampleLimits& options,
@@ -213,7 +214,7 @@ void add_data_verify(CLI::App& data, Chosen& chosen) {
       add_command(data, chosen,
                   {.name = "verify",
                    .description = "Checks a data folder against its manifest and every sample "
-                                  "against the rules; exit code 4 when something is wrong.",
+                                  "against the rules; exit code 4 if something is wrong.",
                    .examples = {"bertha data verify data/train",
                                 "bertha data verify data/train/part_00000_of_00008.hdf5",
                                 "bertha data verify data/train --vocab-size 30522 --threads 8",
@@ -226,13 +227,13 @@ void add_data_verify(CLI::App& data, Chosen& chosen) {
 }
 
 void add_data_stats(CLI::App& data, Chosen& chosen) {
-  CLI::App& stats =
-      add_command(data, chosen,
-                  {.name = "stats",
-                   .description = "Counts of a data folder, and the histogram of sequence lengths.",
-                   .examples = {"bertha data stats data/train",
-                                "bertha data stats data/train --json lengths.json",
-                                "bertha data stats data/eval/part_eval_10k.hdf5"}});
+  CLI::App& stats = add_command(
+      data, chosen,
+      {.name = "stats",
+       .description = "Prints the counts of a data folder and its histogram of sequence lengths.",
+       .examples = {"bertha data stats data/train",
+                    "bertha data stats data/train --json lengths.json",
+                    "bertha data stats data/eval/part_eval_10k.hdf5"}});
   InspectOptions& options = set_action<InspectOptions>(stats, chosen, run_stats);
   add_path(stats, options);
 }

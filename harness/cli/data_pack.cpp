@@ -49,7 +49,7 @@ void add_data_pack(CLI::App& data, Chosen& chosen) {
       {.name = "pack",
        .description =
            "Packs the sequences of a data set into rows of full length: the published packed "
-           "layout, in random order. A stopped run goes on where it was when it is started again.",
+           "layout, in random order. If stopped, the same command continues.",
        .examples = {"bertha data pack data/train --output data/packed",
                     "bertha data pack data/train --dry-run",
                     "bertha data pack hdf5_4320_shards_varlength --output packed --shards 4320 "
@@ -58,13 +58,13 @@ void add_data_pack(CLI::App& data, Chosen& chosen) {
   PackOptions& options = command.options;
   add_source_options(pack, options.source);
   add_text(pack, "-o,--output", options.output_dir, "DIR", "Folder to write");
-  add_flag(pack, "--dry-run", command.dry_run, "Only say how full the packs will be");
+  add_flag(pack, "--dry-run", command.dry_run, "Only print how full the packs would be");
   add_count(pack, "--max-per-pack", options.max_seqs_per_pack,
-            "Most sequences of a pack (default {})", 1, 255);
+            "Maximum number of sequences per pack (default {})", 1, 255);
   add_count(pack, "--shards", options.num_shards,
-            "Shards to write (default: as many as files are read)", 1, 99'999);
+            "Number of shards to write (default: that of the input files)", 1, 99'999);
   add_count(pack, "--seed", options.seed,
-            "Seed of the order of packs and of which sequences share one (default {})");
+            "Seed of the order of packs and of their composition (default {})");
 }
 
 }  // namespace bertha

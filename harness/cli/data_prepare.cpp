@@ -39,31 +39,31 @@ constexpr double kHoldOutOfModel = 0.01;
 constexpr int64_t kOfficialShards = 4320;
 constexpr uint64_t kOfficialShuffleSeed = 24;
 
-/// Before days of work with a list that cannot fit.
+/// Fails early if the checksum list cannot match.
 void check_list(const std::string& path, int64_t num_shards) {
   if (path.empty()) return;
   const std::string what = unrelated_list(read_checksum_list(path), shard_names(num_shards));
   if (!what.empty()) fail(ExitCode::kUsage, "--chk ", path, ": ", what);
 }
 
-/// A warning about text whose samples could neither teach nor measure anything; "" otherwise.
+/// A warning if the text is too small to train on or to evaluate with; "" otherwise.
 std::string warning_of_little_text(int64_t masked_tokens) {
   constexpr int64_t kFewestMasked = 2500;  // one percentage point
   if (masked_tokens >= kFewestMasked) return "";
   return fmt::format(
-      "little text: an accuracy over its {} masked tokens is {}, and a model would learn them by "
-      "heart; give more text",
+      "little text: an accuracy over its {} masked tokens is {}, and a model would memorize them; "
+      "give more text",
       masked_tokens, uncertainty_text(masked_tokens));
 }
 
-/// About the shard of held-out documents; "" without one. Warns if there should be one.
+/// Describes the shard of held-out documents; "" without one. Warns if there should be one.
 std::string held_out_text(const PrepareOptions& options, const PrepareSummary& summary) {
   if (!summary.held_out) {
     const auto share = summary.manifest.options.find("hold_out");
     if (share != summary.manifest.options.end() && share->second != "0") {
       log_line(LogLevel::kWarning,
                options.output_dir +
-                   ": nothing is held out for evaluation: the text has too few "
+                   ": nothing is held out for evaluation because the text has too few "
                    "documents; see --documents, or prepare other text with --eval-samples");
     }
     return "";
@@ -96,9 +96,9 @@ void print_prepared(const PrepareOptions& options, const PrepareSummary& summary
   if (!warning.empty()) log_line(LogLevel::kWarning, options.output_dir + ": " + warning);
 }
 
-/// `bertha data prepare --official`: the published training data from text, as the published
-/// scripts make it: hdf5_N_shards_varlength in --output, N = --shards, and next to it the same
-/// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps go on where they were stopped.
+/// `bertha data prepare --official`: generates the published training data from text, as the
+/// published scripts do: hdf5_N_shards_varlength in --output, N = --shards, and next to it the same
+/// sequences shuffled, hdf5_N_shards_varlength_shuffled. Both steps can be resumed.
 /// `checksum_list`, if any, is compared with the shuffled shards. Returns the exit code.
 int run_official(PrepareOptions options, const std::string& checksum_list,
                  const CommandContext& context) {
@@ -125,8 +125,8 @@ int run_official(PrepareOptions options, const std::string& checksum_list,
   return code;
 }
 
-/// --max-masked-per-seq where it is not given: the published one for sequences and a fraction up to
-/// the published ones, else as many as the fraction masks of the longest sequence.
+/// Default of --max-masked-per-seq: the published one if lengths and fraction do not exceed the
+/// published ones, else the number that the fraction masks in the longest sequence.
 int64_t most_masked_of(const GeneratorOptions& options) {
   const GeneratorOptions published;
   if (options.max_seq_tokens <= published.max_seq_tokens &&
@@ -137,7 +137,7 @@ int64_t most_masked_of(const GeneratorOptions& options) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(most)));
 }
 
-/// Writes the vocabulary of --ids into the output folder, whose data it belongs to.
+/// Writes the vocabulary of --ids into the output folder.
 void use_ids(const PrepareCommand& command, PrepareOptions& options) {
   const std::string lines =
       id_vocabulary(command.special_ids, command.vocab_size, options.ids.emplace());
@@ -145,21 +145,23 @@ void use_ids(const PrepareCommand& command, PrepareOptions& options) {
   if (std::filesystem::exists(options.vocab_file)) {
     if (read_text_file(options.vocab_file) == lines) return;
     fail(ExitCode::kData, options.vocab_file,
-         ": another vocabulary than that of --ids; choose another output folder");
+         ": differs from the vocabulary of --ids; choose another output folder");
   }
   std::error_code ignored;
   std::filesystem::create_directories(options.output_dir, ignored);
   write_new_file(options.vocab_file, lines);
 }
 
-/// The tokenizer of the model's folder, and for options that are not given what suits its further
-/// training: no duplication, because masks are drawn anew while training, 1 % held out, sequences
-/// no longer than its position table, and blocks of one segment unless it has a next-sentence head.
+/// Selects the tokenizer of the model's folder and, for options that are not given, defaults for
+/// further training: no duplication, because masks are drawn anew while training, 1 % held out,
+/// sequences no longer than its position table, and blocks of one segment unless it has a
+/// next-sentence head.
 void fit_to_model(const PrepareCommand& command, PrepareOptions& options) {
   if (!std::filesystem::exists(command.model)) {
-    fail(ExitCode::kData, "--model ", command.model,
-         ": there is no such folder; give a Hugging Face folder on this machine (the names of the "
-         "Hub are not downloaded: hf download NAME --local-dir DIR)");
+    fail(
+        ExitCode::kData, "--model ", command.model,
+        ": no such folder; give a Hugging Face folder on this machine (download a model of the Hub "
+        "with: hf download NAME --local-dir DIR)");
   }
   const std::string folder = weights_at(command.model);
   options.vocab_file = folder;
@@ -204,18 +206,19 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
 
 void add_text_options(CLI::App& command, std::vector<std::string>& inputs, MissingFiles& missing,
                       std::string& field) {
-  add_text(command, "text,--text", inputs, "PATH",
-           "Texts in UTF-8, or folders of them, read with the folders in them: *.txt and part-* "
-           "(one sentence per line), JSON lines (*.jsonl, *.ndjson, *.json), *.csv and *.tsv with "
-           "a header; compressed by gzip, xz or zstd, too; - is standard input. The name decides: "
-           "JSON, HTML and tables in a *.txt are refused, and so is a zero byte")
+  add_text(
+      command, "text,--text", inputs, "PATH",
+      "Text files in UTF-8, or folders, which are searched recursively: *.txt and part-* (one "
+      "sentence per line), JSON lines (*.jsonl, *.ndjson, *.json), *.csv and *.tsv with a "
+      "header, all also compressed with gzip, xz or zstd; - is standard input. The name decides "
+      "the format: JSON, HTML or tables in a *.txt are refused, and so is a zero byte")
       .required();
-  add_text(command, "--field", field, "NAME",
-           "The field of JSON lines, or the column of a table, that is the text (default " + field +
-               ")");
+  add_text(
+      command, "--field", field, "NAME",
+      "Field of JSON lines, or column of a table, that contains the text (default " + field + ")");
   add_flag(
       command, "--partial", [&missing] { missing = MissingFiles::kAccept; },
-      "Accept that text files of a numbered set are missing in a folder");
+      "Accept missing text files in a numbered set");
 }
 
 void add_data_prepare(CLI::App& data, Chosen& chosen) {
@@ -223,16 +226,14 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       data, chosen,
       {.name = "prepare",
        .description =
-           "Turns text into shards of training samples. With --model they suit the further "
-           "training "
-           "of that model: its tokenizer, 1 % of the documents held out, and blocks of one segment "
+           "Turns text into shards of training samples. With --model they suit further training of "
+           "that model: its tokenizer, 1 % of the documents held out, and blocks of one segment "
            "unless it has a next-sentence head. With --vocab, plain text files without --prose, "
-           "--documents, --part-mib, --hold-out and --segments become the published benchmark's "
-           "samples, bit for bit, a shard per file; text is tokenized as in google-research's "
+           "--documents, --part-mib, --hold-out and --segments become the samples of the published "
+           "benchmark, bit for bit, one shard per file; text is tokenized as in google-research's "
            "tokenization.py, from which transformers differs for words of 101 to 200 characters, "
-           "characters for private use, and [CLS] or [SEP] written in text. Finished parts are "
-           "kept "
-           "when the command is stopped and run again.",
+           "private-use characters, and [CLS] or [SEP] written in the text. If stopped, the same "
+           "command continues and keeps finished parts.",
        .examples = {
            "bertha data prepare --text corpus/ --model bert-base-cased/ --output shards",
            "bertha data prepare --text text/ --vocab data/vocab.txt --output data/train",
@@ -253,9 +254,9 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   add_text_options(prepare, options->inputs, options->missing, options->field);
   add_flag(
       prepare, "--prose", [options] { options->text_form = TextForm::kProse; },
-      "The text is ordinary prose: join the lines between two blank lines and split them into "
-      "sentences (default: a sentence per line; records, and lines of any text but the published "
-      "form, are split but not joined)");
+      "Treat the text as ordinary prose: join the lines between two blank lines and split them "
+      "into sentences (default: a sentence per line; records, and lines of any text except the "
+      "published form, are split but not joined)");
   add_choice(
       prepare, "--documents", {"auto", "blank", "line", "file"},
       [options](size_t place) { options->documents = static_cast<DocumentForm>(place); },
@@ -263,55 +264,56 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
       "lines if there are any, else lines if they are long, else files); a record is a document");
   command.app = &prepare;
   add_text(prepare, "--model", command.model, "DIR",
-           "For further training of this model (a Hugging Face folder, or a run): its tokenizer, "
-           "by the rules of transformers; --duplication 1, --hold-out 0.01, and sequences that fit "
-           "it, unless these options say otherwise");
+           "Prepare for further training of this model (a Hugging Face folder or a run): use its "
+           "tokenizer by the rules of transformers, --duplication 1, --hold-out 0.01 and sequences "
+           "that fit the model, unless options set these");
   add_text(prepare, "--vocab", options->vocab_file, "PATH",
-           "Vocabulary, a wordpiece per line; text is lower-cased unless tokenizer_config.json "
-           "next to it states otherwise. Or a tokenizer.json or Hugging Face folder")
+           "Vocabulary, one wordpiece per line, whose text is lower-cased unless "
+           "tokenizer_config.json next to it states otherwise; or a tokenizer.json, or a Hugging "
+           "Face folder")
       .excludes("--model");
   add_text(prepare, "-o,--output", options->output_dir, "DIR", "Folder to write").required();
   add_layout_option(prepare, options->layout);
   const auto count = [&](const std::string& name, int64_t& value, const std::string& doc) {
     add_count(prepare, name, value, doc + " (default {})");
   };
-  count("--shards", options->num_shards, "Shards to write; 0 = one per part of the text");
+  count("--shards", options->num_shards, "Number of shards to write; 0 = one per part of the text");
   add_count(prepare, "--part-mib", options->part_mib,
-            "MiB of text in a part, which one thread turns into samples; 0 = a part per file "
-            "(default 8, or a part per file in the published form)",
+            "MiB of text per part; each part is processed by one thread; 0 = one part per file "
+            "(default 8, or one part per file in the published form)",
             0, 1 << 20);
   add_number(prepare, "--hold-out", options->hold_out,
-             "Share of the documents, 0 to 0.5, that becomes evaluation data in the folder eval of "
+             "Share of the documents, 0 to 0.5, to use as evaluation data, in the folder eval of "
              "--output (default 0.01, or 0 in the published form and with --eval-samples)",
              Numbers{.with_zero = true, .most = 0.5});
   add_choice(
       prepare, "--segments", {"pairs", "one"},
       [options](size_t place) { options->generator.segments = static_cast<Segments>(place); },
-      "What a sequence has: two segments, for next-sentence prediction (default), or one, a block "
-      "of a document");
+      "Segments per sequence: two, for next-sentence prediction (default), or one, a block of a "
+      "document");
   count("--duplication", options->generator.duplication,
-        "Times that each text is used, masked anew");
+        "Number of times that each text is used, with new masks");
   count("--max-seq-tokens", options->generator.max_seq_tokens, "Longest sequence");
-  add_count(
-      prepare, "--max-masked-per-seq", command.max_masked_per_seq,
-      fmt::format("Most masked tokens of a sequence (default {}, or --max-seq-tokens if fewer; for "
-                  "a larger --masked-fraction or --max-seq-tokens their product)",
-                  options->generator.max_masked_per_seq),
-      1);
+  add_count(prepare, "--max-masked-per-seq", command.max_masked_per_seq,
+            fmt::format(
+                "Maximum number of masked tokens per sequence (default {}, or --max-seq-tokens if "
+                "fewer; for a larger --masked-fraction or --max-seq-tokens their product)",
+                options->generator.max_masked_per_seq),
+            1);
   count("--eval-samples", options->eval_samples,
-        "Samples to pick evenly and write to one file; 0 = all, as shards");
+        "Number of evenly spaced samples to write to one file; 0 = all samples, as shards");
   add_number(prepare, "--masked-fraction", options->generator.masked_fraction,
-             "Part of the tokens to mask, 0 to 1 (default {})", kFraction);
+             "Share of the tokens to mask, 0 to 1 (default {})", kFraction);
   add_number(prepare, "--short-seq-probability", options->generator.short_seq_probability,
-             "How often a sequence is made shorter, 0 to 1 (default {})", kFraction);
+             "Probability of a shorter sequence, 0 to 1 (default {})", kFraction);
   add_count(prepare, "--seed", options->generator.seed, "Seed of pairs and masks (default {})");
   add_count(prepare, "--workers", options->workers, "Threads; 0 = one per processor (default)");
   add_flag(prepare, "--resume,!--no-resume", options->resume,
            "Keep finished parts of an earlier run (default)");
   add_flag(
       prepare, "--ids", command.ids,
-      "The text is token ids of any tokenizer: a JSON array a line, or an object whose --field is "
-      "one; arrays in the array are sentences. Takes --special-ids and --vocab-size in place of "
+      "The text is token ids of any tokenizer: each line a JSON array, or an object whose --field "
+      "is one; nested arrays are sentences. Needs --special-ids and --vocab-size instead of "
       "--vocab, and writes a vocab.txt of numbers into --output")
       .excludes("--vocab")
       .excludes("--model");
@@ -323,8 +325,8 @@ void add_data_prepare(CLI::App& data, Chosen& chosen) {
   const Option official = add_flag(
       prepare, "--official", command.official,
       fmt::format(
-          "The published training data: {} shards (or --shards) with the published settings, "
-          "then the same shuffled, in two folders of --output with the published names",
+          "Prepare the published training data: {} shards (or --shards) with the published "
+          "settings, then the same shuffled, in two folders of --output with the published names",
           kOfficialShards));
   for (const char* name :
        {"--prose", "--ids", "--documents", "--part-mib", "--hold-out", "--segments", "--layout",

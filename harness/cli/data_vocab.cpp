@@ -19,7 +19,7 @@ struct VocabCommand {
 };
 
 int run_vocab(VocabCommand command, const CommandContext& context) {
-  // Fails before the work if the file cannot be created.
+  // Fails early if the file cannot be created.
   { const NewFile probe(command.output); }
   command.options.tokenizer = read_tokenizer_settings(command.output);
   const std::vector<std::string> wordpieces =
@@ -37,7 +37,7 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   CLI::App& vocab = add_command(
       data, chosen,
       {.name = "vocab",
-       .description = "Trains a WordPiece vocabulary from text, which is lower-cased unless "
+       .description = "Trains a WordPiece vocabulary on text, which is lower-cased unless a "
                       "tokenizer_config.json in the folder of --output states otherwise.",
        .examples = {"bertha data vocab --text text/ --size 4096 --output data/vocab.txt",
                     "bertha data vocab --text a.txt b.jsonl.gz --output vocab.txt",
@@ -45,7 +45,8 @@ void add_data_vocab(CLI::App& data, Chosen& chosen) {
   VocabCommand& command = set_action<VocabCommand>(vocab, chosen, run_vocab);
   VocabOptions& options = command.options;
   add_text_options(vocab, options.inputs, options.missing, options.field);
-  add_count(vocab, "--size", options.num_wordpieces, "Wordpieces of the vocabulary (default {})");
+  add_count(vocab, "--size", options.num_wordpieces,
+            "Number of wordpieces in the vocabulary (default {})");
   add_text(vocab, "-o,--output", command.output, "FILE", "File to write").required();
   add_count(vocab, "--workers", options.workers, "Threads; 0 = one per processor (default)");
 }

@@ -7,7 +7,7 @@
 namespace bertha {
 namespace {
 
-/// No single measurement takes longer, on the slowest of nodes that a job should have.
+/// Limit of a single measurement, generous for the slowest node that a job should use.
 constexpr double kMostSilenceSeconds = 60;
 
 struct DoctorOptions {
@@ -42,19 +42,19 @@ void add_doctor_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "doctor",
        .description =
-           "Checks every node of a job before it starts: rates of GPUs, processors, "
-           "memory and network beside those of the other ranks, links and errors of "
-           "GPUs, free space, equal builds. Takes less than a minute. Exit code 5 when a "
-           "node is sick; the last line says what to do.",
+           "Checks every node before a job starts: rates of GPUs, processors, memory and "
+           "network compared with the other ranks, links and errors of GPUs, free space, "
+           "equal builds. Takes less than a minute. Exit code 5 if a node has a fault; "
+           "the last line says what to do.",
        .examples = {"bertha doctor", "mpirun -np 8 bertha doctor --output-dir runs",
                     "launch/run_mpirun.sh --hosts a:8,b:8 doctor",
                     "srun --mpi=pmix bertha doctor --json doctor.json"}});
   DoctorOptions& options = set_action<DoctorOptions>(doctor, chosen, run_doctor);
   add_choice<ComputeBackend>(
       doctor, "--backend", options.measure.backend,
-      "Device to check; auto = cuda when built in and a GPU is present (default auto)");
+      "Device to check; auto = cuda if it is built in and a GPU is present (default auto)");
   add_text(doctor, "-o,--output-dir", options.measure.output_dir, "DIR",
-           "Folder of the job's checkpoints, to be checked for space and speed");
+           "Folder of the job's checkpoints; checks its space and speed");
   add_json(doctor, options.json);
 }
 

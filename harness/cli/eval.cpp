@@ -37,7 +37,7 @@ void add_eval_command(CLI::App& program, Chosen& chosen) {
   set_action(eval, chosen, [&eval, options](CommandContext& context) {
     const Config config = config_for_ranks(eval, *context.world, BatchRule::kAnySize);
     context.error_scope = ErrorScope::kThisRank;
-    // Rank 0 chooses the newest checkpoint of a run folder: no two ranks choose differently.
+    // Rank 0 chooses the newest checkpoint of a run folder, so that all ranks use the same one.
     const auto find = [&](const std::string& path) {
       return text_of_first_rank(*context.world, [&] { return weights_at(path); });
     };

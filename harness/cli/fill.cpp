@@ -29,7 +29,7 @@
 namespace bertha {
 namespace {
 
-/// What stands for a token to predict in a text.
+/// Marks a token to predict in a text.
 constexpr std::string_view kMaskWord = "[MASK]";
 
 struct FillOptions {
@@ -42,11 +42,11 @@ struct FillOptions {
   DType io() const { return planned_io(train, false); }
 };
 
-/// [CLS] first [SEP], and second [SEP] after a tab; [MASK] in the text is the token.
+/// [CLS] first [SEP], then second [SEP] if the line has a tab; [MASK] in the text is one token.
 struct TokenizedLine {
   std::vector<TokenId> ids;
   std::vector<int8_t> segments;
-  std::vector<int16_t> masked;  // places of [MASK]
+  std::vector<int16_t> masked;  // positions of [MASK]
 };
 
 /// The logits of each [MASK] in a line.
@@ -55,7 +55,7 @@ struct MaskLogits {
   int64_t vocab_rows = 0;     // V: the vocabulary, padded
 };
 
-/// A model without dropout with its vocabulary, which runs one line at a time.
+/// A model without dropout and its vocabulary; runs one line at a time.
 ///
 /// Errors    Error(kUsage) on more than one rank or for a precision that the device lacks;
 ///           Error(kData) as read_weight_folder(), or if no vocabulary is named.
@@ -68,7 +68,7 @@ class TextModel {
   /// Blocks: the host.
   MaskLogits run(const TokenizedLine& line);
 
-  /// Limit for a line: memory for all positions of a long table would be far more than texts need.
+  /// Limit for a line: memory for all positions of a long table is far more than texts need.
   int64_t most_tokens() const { return std::min<int64_t>(folder_.model.max_positions, 4096); }
   const ModelConfig& model() const { return folder_.model; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
@@ -112,7 +112,7 @@ WeightFolder folder_for(FolderRequest request) {
   WeightFolder folder = read_weight_folder(request);
   if (folder.vocab.empty()) {
     fail(ExitCode::kData, request.weights.path,
-         ": no vocab.txt lies beside the weights; name one with --vocab.");
+         ": found no vocab.txt next to the weights; give one with --vocab.");
   }
   return folder;
 }
@@ -169,8 +169,8 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
   if (tab != std::string::npos) append_sentence(text.substr(tab + 1), line.ids);
   line.segments.resize(line.ids.size(), 1);
   if (std::ssize(line.ids) > most_tokens()) {
-    fail(ExitCode::kData, place, " has ", line.ids.size(), " tokens, and the model takes ",
-         most_tokens(), "; split it.");
+    fail(ExitCode::kData, place, " has ", line.ids.size(), " tokens, want at most ", most_tokens(),
+         "; split it.");
   }
   for (size_t i = 0; i < line.ids.size(); ++i) {
     if (line.ids[i] == vocabulary_.special().mask) line.masked.push_back(static_cast<int16_t>(i));
@@ -189,7 +189,7 @@ TokenizedLine TextModel::tokenize(const std::string& text, const std::string& pl
 }
 
 MaskLogits TextModel::run(const TokenizedLine& line) {
-  // The labels are not known: the mask itself.
+  // The true tokens are unknown; the mask token serves as label.
   const std::vector<TokenId> labels(line.masked.size(), vocabulary_.special().mask);
   const HostBatch batch = collate({SampleView{.token_ids = line.ids,
                                               .segment_ids = line.segments,
@@ -227,7 +227,7 @@ struct Line {
   std::string text;
 };
 
-// The lines from the file or the command line. All are checked before a model is read.
+// Reads the lines from the file or the command line. All are checked before the model is read.
 std::vector<Line> lines_of(const FillOptions& options) {
   if (options.texts.empty() == options.file.empty()) {
     fail(ExitCode::kUsage, "fill: found ", options.file.empty() ? "neither" : "both",
@@ -235,7 +235,7 @@ std::vector<Line> lines_of(const FillOptions& options) {
   }
   std::vector<Line> lines;
   for (const std::string& text : options.texts) {
-    if (text == "--") continue;  // the library leaves it among the texts
+    if (text == "--") continue;  // CLI11 does not remove it
     const std::string place = fmt::format("text {}", lines.size() + 1);
     if (first_invalid_utf8(text)) fail(ExitCode::kUsage, place, " is not UTF-8");
     lines.push_back({.place = place, .text = std::string(strip(text))});
@@ -246,7 +246,7 @@ std::vector<Line> lines_of(const FillOptions& options) {
       lines.push_back({.place = fmt::format("{}, line {}", options.file, file.line_number()),
                        .text = std::string(*text)});
     }
-    if (lines.empty()) fail(ExitCode::kData, options.file, ": holds no line, want a text per line");
+    if (lines.empty()) fail(ExitCode::kData, options.file, ": is empty, want one text per line");
   }
   for (const Line& line : lines) {
     if (line.text.find(kMaskWord) != std::string::npos) continue;
@@ -261,7 +261,7 @@ struct Candidate {
   double probability;
 };
 
-// The softmax of a row of logits: the `top` largest entries, largest first.
+// The `top` largest entries of the softmax of a row of logits, largest first.
 std::vector<Candidate> most_probable(std::span<const float> logits, int64_t top) {
   const float largest = *std::ranges::max_element(logits);
   std::vector<Candidate> all;
@@ -286,7 +286,7 @@ std::string word_of(const TextModel& model, int64_t id) {
   return id < vocabulary.size() ? printable(vocabulary.wordpiece(id)) : fmt::format("(row {})", id);
 }
 
-// A table below the text: a column for each [MASK], a row for each rank of its candidates.
+// A table below the text: one column per [MASK], candidates from most to least probable.
 std::string table(const TextModel& model, const MaskLogits& logits_of, int64_t masks, int64_t top) {
   std::vector<std::string> rows;
   for (int64_t m = 0; m < masks; ++m) {
@@ -315,15 +315,15 @@ void fill_lines(const std::vector<Line>& lines, const FillOptions& options,
   TextModel model(options, *context.world);
   if (!model.has_head()) {
     fail(ExitCode::kData, options.request.weights.path,
-         ": the weights have no masked-token head; name a model that was trained on masked tokens");
+         ": the weights have no masked-token head; give a model that was trained on masked tokens");
   }
   for (const Line& line : lines) {
     const TokenizedLine tokens = model.tokenize(line.text, line.place);
     const MaskLogits logits = model.run(tokens);
     if (!std::ranges::all_of(logits.values, [](float logit) { return std::isfinite(logit); })) {
       fail(ExitCode::kNumeric, options.request.weights.path, ": ", line.place,
-           ": the model's outputs are not finite; the weights are too large for its arithmetic, "
-           "name another checkpoint");
+           ": the model's outputs are not finite because the weights are too large for its "
+           "arithmetic; give another checkpoint");
     }
     std::cout << line.text << '\n' << table(model, logits, std::ssize(tokens.masked), options.top);
   }
@@ -352,21 +352,22 @@ void add_fill_command(CLI::App& program, Chosen& chosen) {
                     "bertha fill --checkpoint bert-base-uncased --top 10 \"paris is in [MASK].\"",
                     "bertha fill --checkpoint runs/latest --text lines.txt"}});
   FillOptions& options = set_action<FillOptions>(fill, chosen, run_fill);
-  add_text(fill, "texts", options.texts, "TEXT", "Texts with [MASK] for each word to fill in");
-  add_text(fill, "--text", options.file, "FILE", "Take the lines of a UTF-8 file instead");
+  add_text(fill, "texts", options.texts, "TEXT", "Texts with a [MASK] for each word to fill in");
+  add_text(fill, "--text", options.file, "FILE",
+           "Read the texts from the lines of a UTF-8 file instead");
   add_count(fill, "--top", options.top, "Tokens for each [MASK] (default {})", 1);
   add_text(fill, "--checkpoint,--model", options.request.weights.path, "PATH",
            "Weights, as for `bertha checkpoint export`")
       .required();
   add_text(fill, "--model-config", options.request.stated_model, "FILE",
-           "config.json or bert_config.json (default: the one beside the weights)");
+           "config.json or bert_config.json (default: the one next to the weights)");
   add_text(fill, "--vocab", options.request.vocab, "FILE",
-           "Vocabulary (default: vocab.txt beside the weights)");
+           "Vocabulary (default: vocab.txt next to the weights)");
   add_choice<ComputeBackend>(fill, "--backend", options.train.backend,
-                             "Where it runs (default cpu); auto = cuda where a GPU answers");
+                             "Device to run on (default cpu); auto = cuda if a GPU is present");
   add_choice<Precision>(fill, "--precision", options.train.precision,
                         {Precision::kFp32, Precision::kBf16, Precision::kFp16},
-                        "Of weights and activations (default fp32; the CPU has no other)");
+                        "Type of weights and activations (default fp32, the only one on the CPU)");
 }
 
 }  // namespace bertha

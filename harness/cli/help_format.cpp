@@ -12,7 +12,7 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kColumns = 80;
-constexpr size_t kTextColumn = 32;  // where the explanation of an option starts
+constexpr size_t kTextColumn = 32;  // first column of an option's explanation
 
 std::string row(const std::string& left, const std::string& text) {
   const std::string margin(kTextColumn, ' ');
@@ -27,7 +27,7 @@ std::string type_of(const CLI::Option& option) {
   return option.get_type_name() + (many ? "..." : "");
 }
 
-/// Positional arguments; one that has an option's name too is shown as that option.
+/// Positional arguments; one that also has an option's name is shown as that option.
 std::vector<const CLI::Option*> arguments(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) {
     return option->get_positional() && option->get_lnames().empty();
@@ -42,8 +42,8 @@ std::string names_of(const CLI::Option& option) {
   return names;
 }
 
-/// How `--help` reads: what the command does, examples, then every option with its type and
-/// nothing of how the library checks it. Lines end by column 80, except examples, which are to be
+/// Formats `--help`: what the command does, examples, then every option with its type but without
+/// CLI11's notes on checks. Lines have at most 80 columns, except examples, so that each can be
 /// copied whole.
 class HelpFormat final : public CLI::Formatter {
  public:
@@ -75,8 +75,8 @@ class HelpFormat final : public CLI::Formatter {
                option->get_description() + (option->get_required() ? " (required)" : ""));
   }
 
-  // What it does is enough in a list of commands: its help says the rest. A stop inside a word, as
-  // in config.json, ends nothing.
+  // A list of commands shows only the first sentence. A full stop inside a word, as in config.json,
+  // does not end it.
   std::string make_subcommand(const CLI::App* command) const override {
     const std::string text = command->get_description() + ' ';
     const size_t end = std::min({text.find(". "), text.find("; "), text.find(".\n")});
@@ -85,7 +85,7 @@ class HelpFormat final : public CLI::Formatter {
 
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
-    // The library separates parts by one empty line or by two, and ends with one.
+    // CLI11 separates parts by one or two empty lines, and ends with one.
     std::string text = Formatter::make_help(app, std::move(name), mode);
     for (size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
     while (text.ends_with("\n\n")) text.pop_back();

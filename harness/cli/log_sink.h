@@ -10,8 +10,8 @@
 
 namespace bertha {
 
-/// While it lives, std::cout writes printable() text: names and texts of files cannot steer the
-/// terminal.
+/// During its lifetime, std::cout writes printable() text, so that names and contents of files
+/// cannot control the terminal.
 class PrintableOutput : public std::streambuf {
  public:
   PrintableOutput();
@@ -27,15 +27,14 @@ class PrintableOutput : public std::streambuf {
 };
 
 /// Prints to standard output, as print_text(). If its lines are too long for the terminal, each row
-/// is a block: its first cell, and below it a line for each other one, after the name of its
-/// column.
+/// becomes a block: its first cell, then one line per other cell, after the name of its column.
 void print_table(const TextTable& table);
 
-/// "bertha: error: WHAT" as a line of its own on standard error, in one write.
+/// Prints "bertha: error: WHAT" as a separate line on standard error, in one write.
 void print_error(const Terminal& terminal, const std::string& what);
 
-/// Sends log lines of `least` and above to standard error through spdlog, with the rank when it is
-/// not the first, and in colour if the terminal has it. Errors look as in print_error().
+/// Sends log lines of `least` and above to standard error through spdlog, with the rank if it is
+/// not 0, and in color if the terminal supports it. Errors look as in print_error().
 void start_log_sink(const Terminal& terminal, const World* world, LogLevel least);
 
 }  // namespace bertha

@@ -33,7 +33,7 @@ constexpr double kEpochs = 3;
 constexpr double kWarmUpShare = 0.06;
 constexpr int64_t kEvaluations = 10;
 
-/// Sets keys that nothing has set.
+/// Sets keys that are not set yet.
 class Defaults {
  public:
   Defaults(LoadedConfig& loaded, std::string origin)
@@ -56,7 +56,7 @@ class Defaults {
   std::string origin_;
 };
 
-/// The value of a key as a file or option would write it.
+/// The value of a key as in a file or option.
 std::string plain_value(const Key& key, Config config) {
   const FieldRef field = key.field(config);
   if (const auto* const text = std::get_if<std::string*>(&field)) return **text;
@@ -64,8 +64,8 @@ std::string plain_value(const Key& key, Config config) {
   return value_text(key, config);
 }
 
-/// Whether a key decides the shape of a tensor. Dropouts and names may differ; what happens when
-/// heads, GELU or epsilon differ is decided by load_weights().
+/// Whether a key determines the shape of a tensor. Dropouts and names may differ; load_weights()
+/// decides what happens if heads, GELU or epsilon differ.
 bool shapes_tensors(const std::string& path) {
   static const std::set<std::string_view> kShapes{"model.layers",        "model.hidden",
                                                   "model.feed_forward",  "model.vocab_size",
@@ -80,8 +80,8 @@ void take_model(LoadedConfig& loaded, bool adapts) {
   if (has_tokenizer_files(folder)) Defaults(loaded, folder).set("data.vocab", folder);
   if (!stated && adapts) {
     fail(ExitCode::kData, init,
-         ": has no config.json, which states the model's shape; copy it here "
-         "from where the weights come from");
+         ": has no config.json, which states the model's shape; copy it from "
+         "the source of the weights");
   }
   if (!stated) return;
   Config whole;
@@ -99,12 +99,11 @@ void take_model(LoadedConfig& loaded, bool adapts) {
     defaults.set(path, value);
   }
   if (different.empty()) return;
-  fail(ExitCode::kData, stated->path,
-       ": is of a model with another shape: ", joined(different, "; "),
-       "; remove these keys, or name weights of that shape.");
+  fail(ExitCode::kData, stated->path, ": its model has another shape: ", joined(different, "; "),
+       "; remove these keys, or give weights of the configured shape.");
 }
 
-/// A short model has short sequences.
+/// Lowers data.max_seq_tokens to the model's positions.
 void fit_lengths(LoadedConfig& loaded) {
   const DataConfig& data = loaded.config.data;
   Defaults defaults(loaded, "model.max_positions");
@@ -114,14 +113,14 @@ void fit_lengths(LoadedConfig& loaded) {
                       std::min(data.max_masked_per_seq, data.max_seq_tokens));
 }
 
-/// Whether the samples are pairs of sentences, as far as their manifest says.
+/// Whether the samples are pairs of sentences, according to their manifest.
 bool has_pairs(const Manifest& manifest) {
   const auto segments = manifest.options.find("segments");
   return segments == manifest.options.end() || segments->second != "one";
 }
 
-/// The power of two of sequences that comes nearest to the tokens of a step, so that it divides
-/// over the ranks.
+/// The power of two of sequences nearest to the tokens of a step; powers of two divide over the
+/// ranks.
 int64_t batch_of(const Manifest& manifest, int num_ranks) {
   double tokens = 0;
   const std::vector<int64_t>& seqs = manifest.token_length_histogram;
@@ -146,8 +145,8 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
     defaults.set_number("train.max_epochs", kEpochs);
     if (config.train.max_epochs == 0) {
       fail(ExitCode::kUsage,
-           "train.max_epochs is 0 and train.max_steps is not set, so that nothing "
-           "says how long to train; set one of them (train.max_steps 0 evaluates only)");
+           "train.max_epochs is 0 and train.max_steps is not set, so the length of the run is "
+           "unknown; set one of them (train.max_steps 0 evaluates only)");
     }
   }
   defaults.set("optimizer.schedule", std::string(word_of(Schedule::kLinear)));
@@ -166,8 +165,8 @@ void take_adaptation(LoadedConfig& loaded, int num_ranks) {
   defaults.set("train.nsp_weight", wants_next_sentence ? "1" : "0");
 }
 
-/// Splits a step that does not fit at once. One that fits in no way is left as it is: memory runs
-/// out with a sentence.
+/// Splits a step that does not fit into memory at once. One that never fits is not changed: the
+/// error when memory runs out explains it.
 void fit_memory(LoadedConfig& loaded, int num_ranks, int64_t gpu_bytes) {
   constexpr double kUsable = 0.95;  // of a GPU, as the plan is an estimate
   const Config& config = loaded.config;
@@ -199,8 +198,8 @@ void take_epochs(LoadedConfig& loaded) {
   TrainConfig& train = loaded.config.train;
   if (data.synthetic)
     fail(ExitCode::kUsage,
-         "train.max_epochs needs data.train, and the data are synthetic; set train.max_steps");
-  if (!fs::exists(data.train)) return;  // reported where the data are opened
+         "train.max_epochs needs data.train, but the data are synthetic; set train.max_steps");
+  if (!fs::exists(data.train)) return;  // reported when the data are opened
   const auto seqs = static_cast<double>(samples_of(data.train));
   const auto steps = static_cast<int64_t>(
       std::ceil(train.max_epochs * seqs / static_cast<double>(train.global_batch_seqs)));

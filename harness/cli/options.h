@@ -10,7 +10,7 @@
 
 #include "harness/config/choices.h"
 
-// Declared here because including CLI11 adds seconds to the compilation of each file.
+// Forward declarations, because including CLI11 adds seconds to the compilation of each file.
 namespace CLI {
 class App;
 class Option;
@@ -18,13 +18,13 @@ class Option;
 
 namespace bertha {
 
-/// An option that was added, to state more of it.
+/// Handle of an added option, for further settings.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option required() const;
-  /// Named with its dashes, as added before; a command line that has both is refused.
+  /// `name` has its dashes and was added before; a command line with both options is refused.
   Option excludes(const std::string& other) const;
   Option needs(const std::string& other) const;
   Option separated_by_commas() const;
@@ -48,10 +48,10 @@ Option add_text(CLI::App& command, const std::string& names, std::string& value,
 Option add_text(CLI::App& command, const std::string& names, std::vector<std::string>& value,
                 const std::string& type, const std::string& doc);
 
-// Numbers. What one has to be is not part of the help; the complaint about another value is
-// `found "2", want a number from 0 to 1`. {} in `doc` is what `value` holds now.
+// Numbers. Help does not show the allowed range; the error for another value is
+// `found "2", want a number from 0 to 1`. {} in `doc` stands for the present `value`.
 
-/// The largest value where no other limit is given.
+/// The default upper limit.
 template <std::integral Number>
 inline constexpr int64_t kMost = std::numeric_limits<
     std::conditional_t<sizeof(Number) < sizeof(int64_t), Number, int64_t>>::max();
@@ -59,7 +59,7 @@ inline constexpr int64_t kMost = std::numeric_limits<
 /// `doc` with the default in place of {}: "Steps to time (default 50)".
 std::string doc_with(std::string doc, const std::string& value);
 
-/// "--steps N": a whole number of [low, high], which `take` gets.
+/// "--steps N": a whole number in [low, high], passed to `take`.
 Option add_count(CLI::App& command, const std::string& names,
                  const std::function<void(int64_t)>& take, const std::string& doc, int64_t low,
                  int64_t high);
@@ -71,7 +71,7 @@ Option add_count(CLI::App& command, const std::string& names, Number& value, con
       doc_with(doc, std::to_string(value)), low, high);
 }
 
-/// "--masked-fraction X": a number from or above 0, up to `most`.
+/// "--masked-fraction X": a number from 0 (or above 0) up to `most`.
 struct Numbers {
   bool with_zero = false;
   double most = std::numeric_limits<double>::infinity();
@@ -84,12 +84,12 @@ Option add_number(CLI::App& command, const std::string& names, double& value,
 /// "--json FILE", see write_report().
 void add_json(CLI::App& command, std::string& path);
 
-/// One of some words, which help lists: "--layout variable|fixed". `take` gets its place in them.
+/// One of the given words, which help lists: "--layout variable|fixed". `take` gets its index.
 ///
 /// Errors    of parsing: "--layout: found "fxed", want variable|fixed".
 void add_choice(CLI::App& command, const std::string& name, const std::vector<std::string>& words,
                 const std::function<void(size_t)>& take, const std::string& doc);
-/// The same with some values of an enumeration of the configuration, under their words there.
+/// The same with some values of a configuration enumeration, by their words.
 template <Choice Enum, class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value,
                 const std::vector<Enum>& choices, const std::string& doc) {
@@ -99,7 +99,7 @@ void add_choice(CLI::App& command, const std::string& name, Value& value,
   add_choice(command, name, words, take, doc);
 }
 
-/// The same with all its values.
+/// The same with all values of the enumeration.
 template <Choice Enum, class Value>
 void add_choice(CLI::App& command, const std::string& name, Value& value, const std::string& doc) {
   std::vector<Enum> all;

@@ -22,7 +22,7 @@ std::vector<std::string> normalized(std::vector<std::string> arguments) {
     arguments.erase(arguments.begin());
     arguments.emplace_back("--help");
   }
-  // The library would split "[MASK] or [MASK]" as a list; a blank keeps it one text.
+  // CLI11 would split "[MASK] or [MASK]" as a list; a leading blank prevents that.
   for (std::string& argument : arguments) {
     if (argument.ends_with("[MASK]")) argument += ' ';
   }
@@ -36,13 +36,13 @@ std::vector<std::string> normalized(std::vector<std::string> arguments) {
   return arguments;
 }
 
-// A command and how it is called: "bertha data verify".
+// A command and its full name: "bertha data verify".
 struct Called {
   const CLI::App* command;
   std::string name;
 };
 
-// The program and the sub-commands that the words so far have led to.
+// The program and the sub-commands found so far.
 std::vector<Called> commands_met(const CLI::App& app) {
   std::vector<Called> met{{&app, "bertha"}};
   for (auto next = app.get_subcommands(); !next.empty(); next = next.front()->get_subcommands()) {
@@ -56,7 +56,7 @@ std::string without_program(const std::string& name) {
   return name == "bertha" ? "" : name.substr(std::string_view("bertha ").size());
 }
 
-// "plan: " in front of what concerns a sub-command.
+// Prefix of errors about a sub-command: "plan: ".
 std::string prefix(const std::string& name) {
   return name == "bertha" ? "" : without_program(name) + ": ";
 }
@@ -75,7 +75,7 @@ bool is_path_option(const CLI::Option* option) {
   return type == "PATH" || type == "FILE" || type == "DIR";
 }
 
-// An empty name of a file is a shell's variable that is not set, more often than not.
+// An empty file name usually comes from an unset shell variable.
 void refuse_empty_paths(const Called& called) {
   for (const CLI::Option* option : called.command->get_options(is_path_option)) {
     if (option->get_group() == kKeyOptionGroup) continue;
@@ -93,7 +93,7 @@ bool is_output(const CLI::Option& option) {
   return option.check_lname("output") || option.check_lname("json");
 }
 
-// Whether an earlier --json wrote the file, so that it may be replaced.
+// Whether an earlier --json wrote the file, in which case it may be replaced.
 bool is_report(const std::string& path) {
   constexpr std::string_view kBegin = "{\n  \"command\": ";
   std::string begin(kBegin.size(), ' ');
@@ -101,7 +101,7 @@ bool is_report(const std::string& path) {
   return begin == kBegin;
 }
 
-// An output replaces the file at its path, and must not replace what the command reads.
+// An output replaces the file at its path, which must not be an input of the command.
 void refuse_outputs_among_inputs(const Called& called) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // a path that cannot be resolved is not refused here
@@ -120,7 +120,7 @@ void refuse_outputs_among_inputs(const Called& called) {
       if (inside.empty() || *inside.begin() == "..") continue;
       fail(ExitCode::kUsage, prefix(called.name), "--", option->get_lnames().front(), " ", output,
            inside == "." ? " is an input" : concat(" is a file of the input ", input),
-           " and would be replaced; name another file");
+           " and would be replaced; choose another file");
     }
   }
 }
@@ -130,13 +130,13 @@ void refuse_outputs_among_inputs(const Called& called) {
 CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>("Trains BERT by the rules of MLPerf, from text to target.",
                                       "bertha")) {
-  // One command per line: a further word that names another one belongs to the first. Sub-commands
-  // inherit it.
+  // One command per line: a later word equal to a command's name is an argument of the first.
+  // Sub-commands inherit this.
   app_->require_subcommand(0, 1);
   set_help(*app_, {"bertha train --config configs/quickstart.yaml",
                    "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                    "bertha data prepare --help"});
-  app_->footer(concat("Readers of what runs have written, where bertha-tools is installed:\n  ",
+  app_->footer(concat("Commands on the files of runs, if bertha-tools is installed:\n  ",
                       joined(tool_names(), " ")));
   app_->set_version_flag("-V,--version", version_text, "Print version, backends and libraries");
   add_verbosity_options(*app_, chosen_);
@@ -164,7 +164,7 @@ bool CommandLine::asks_for_cpu() const {
     const CLI::App& command = *commands_met(*app_).back().command;
     return backend_of_options(command) == ComputeBackend::kCpu;
   } catch (const Error&) {
-    return false;  // reported where the command loads them
+    return false;  // reported when the command loads them
   }
 }
 
@@ -174,7 +174,7 @@ std::vector<std::vector<std::string>> CommandLine::commands() const {
   return all;
 }
 
-// What is wrong with the first word that no option or command took; empty when all were taken.
+// The error for the first word that is neither an option nor a command; empty if there is none.
 std::string CommandLine::unknown_word() const {
   const std::vector<Called> met = commands_met(*app_);
   std::vector<std::string> left;
@@ -202,7 +202,7 @@ std::string CommandLine::unknown_word() const {
   std::vector<std::string> commands = command_names(*command);
   if (command == app_.get()) {
     if (std::ranges::count(tool_names(), left.front()) > 0) {
-      return concat(left.front(), " has to be the first word: bertha ", left.front());
+      return concat(left.front(), " must be the first word; write bertha ", left.front());
     }
     commands.insert(commands.end(), tool_names().begin(), tool_names().end());
   }
@@ -212,7 +212,7 @@ std::string CommandLine::unknown_word() const {
 
 Parsed CommandLine::parse(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = normalized(arguments);
-  std::ranges::reverse(words);  // CLI11 takes them from the back
+  std::ranges::reverse(words);  // CLI11 reads them from the back
   try {
     app_->parse(words);
   } catch (const CLI::CallForHelp&) {

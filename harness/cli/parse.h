@@ -27,11 +27,11 @@ class CommandLine {
   ///
   /// Errors    Error(kUsage), with the nearest option or command after a typo.
   Parsed parse(const std::vector<std::string>& arguments);
-  /// Whether the command that parse() found runs on ranks; known after a parse error too, which
-  /// rank 0 then prints for all.
+  /// Whether the command that parse() found runs on ranks; valid after a parse error too, which
+  /// rank 0 then prints for all ranks.
   bool runs_on_ranks() const;
-  /// Whether the options and the configuration files ask for the CPU; false where these cannot be
-  /// read, on a rank without the files for example.
+  /// Whether the options and the configuration files select the CPU; false if these cannot be read,
+  /// for example on a rank without the files.
   bool asks_for_cpu() const;
   /// The words of every command: {"data"}, {"data", "verify"} and so on.
   std::vector<std::vector<std::string>> commands() const;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kGpusPerNode = 8;  // of most machines with NVLink
+constexpr int64_t kGpusPerNode = 8;  // as in most machines with NVLink
 
 struct PlanOptions {
   int64_t ranks = 1;
@@ -29,15 +29,15 @@ struct PlanOptions {
   std::string json;
 };
 
-/// The manifest of a folder; none without samples.
+/// The manifest of a folder; none if it counts no samples.
 std::optional<Manifest> manifest_of(const std::string& folder) {
   const auto found = fs::is_directory(folder) ? find_manifest(folder) : std::nullopt;
   return found && found->num_samples() > 0 ? found : std::nullopt;
 }
 
-/// Adds what is known of the training samples without reading a shard: from manifest.json of
-/// data.train. Without one, lengths follow the benchmark's samples if data.max_seq_tokens is their
-/// longest, and else all are at full length.
+/// Adds facts about the training samples from manifest.json of data.train, without reading a shard.
+/// Without a manifest, lengths follow the benchmark's samples if data.max_seq_tokens is their
+/// longest; otherwise all sequences have full length.
 void add_data_facts(const DataConfig& data, PlanFacts& facts) {
   if (data.synthetic) {
     facts.lengths = synthetic_lengths(data);
@@ -56,7 +56,7 @@ void add_data_facts(const DataConfig& data, PlanFacts& facts) {
   }
 }
 
-/// Sequences of an evaluation, by the manifest and eval.max_samples; else the benchmark's number.
+/// Sequences per evaluation, from the manifest and eval.max_samples; else the benchmark's number.
 int64_t eval_seqs(const Config& config) {
   constexpr int64_t kBenchmarkSeqs = 10'000;
   const auto manifest = manifest_of(config.data.eval);
@@ -72,7 +72,7 @@ struct Input {
   bool is_vocabulary = false;
 };
 
-/// Sentences about inputs that a run would lack, each with what to do.
+/// Messages about missing inputs of a run, each with what to do.
 struct MissingInputs {
   std::vector<std::string> unset = {};  // keys without a path
   std::vector<std::string> wrong = {};  // paths that do not exist, or are something else
@@ -102,14 +102,14 @@ void look_for(const Input& input, MissingInputs& missing) {
 
 MissingInputs missing_inputs(const Config& config) {
   constexpr const char* kMakeShards =
-      "make shards with `bertha data prepare` and name their folder";
+      "prepare shards with `bertha data prepare` and give their folder";
   const DataConfig& data = config.data;
   MissingInputs missing;
   if (!data.synthetic) {
     look_for({"data.train", data.train, kMakeShards}, missing);
     look_for({"data.eval", data.eval, kMakeShards}, missing);
     look_for({"data.vocab", data.vocab,
-              "make one with `bertha data vocab` or name the published vocab.txt", true},
+              "train one with `bertha data vocab` or give the published vocab.txt", true},
              missing);
     if (missing.unset.empty() && missing.wrong.empty()) {
       missing.look_into("data", [&] { check_data(config, 0, 1, false); });
@@ -122,7 +122,7 @@ MissingInputs missing_inputs(const Config& config) {
   const bool is_named = checkpoint.resume != "auto" && checkpoint.resume != "never";
   if (is_named && !fs::exists(checkpoint.resume)) {
     missing.wrong.push_back(fmt::format(
-        "checkpoint.resume: {} does not exist; name a checkpoint, or write auto or never",
+        "checkpoint.resume: {} does not exist; give a checkpoint, or write auto or never",
         checkpoint.resume));
   }
   return missing;
@@ -173,10 +173,10 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
       program, chosen,
       {.name = "plan",
        .description =
-           "Prints what a run would take: memory, FLOPs, steps, evaluations and time, and what is "
-           "missing. Plans for H200s unless train.backend is cpu; needs no GPU and no data. Exits "
-           "with 6 when the run does not fit into --gpu-memory, and with 4 when a path that the "
-           "configuration names cannot serve.",
+           "Prints what a run would need: memory, FLOPs, steps, evaluations and time, and which "
+           "inputs are missing. Plans for H200s unless train.backend is cpu; needs no GPU and no "
+           "data. Exit code 6 if the run does not fit into --gpu-memory, 4 if a path in the "
+           "configuration cannot be used.",
        .examples = {"bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                     "bertha plan --config configs/mlperf_closed_8gpu_768.yaml --ranks 8 "
                     "--gpu-memory 141GB",
@@ -185,13 +185,12 @@ void add_plan_command(CLI::App& program, Chosen& chosen) {
   PlanOptions& options = set_action<PlanOptions>(plan, chosen, run_plan_command);
   add_count(plan, "--ranks", options.ranks, "Ranks of the run (default 1)", 1, 1 << 20);
   add_text(plan, "--gpu-memory", options.gpu_memory, "SIZE",
-           "Memory of a GPU, such as 141GB or 80GiB; implies a GPU");
-  add_count(
-      plan, "--ranks-per-node", options.ranks_per_node,
-      fmt::format("Ranks on each node, with GPUs that are all connected by NVLink (default {}, "
-                  "without GPUs all on one)",
-                  kGpusPerNode),
-      1, 1 << 20);
+           "Memory of a GPU, such as 141GB or 80GiB; plans for GPUs");
+  add_count(plan, "--ranks-per-node", options.ranks_per_node,
+            fmt::format("Ranks on each node, whose GPUs are all connected by NVLink (default {}; "
+                        "without GPUs, all ranks on one node)",
+                        kGpusPerNode),
+            1, 1 << 20);
   add_json(plan, options.json);
 }
 

@@ -19,7 +19,7 @@ struct Feature {
 const char* missing_feature(const char* const* features) {
 #ifdef __x86_64__
   __builtin_cpu_init();
-  // The names that kernels/base/cpu/compiled_features.cpp may hold.
+  // The names that kernels/base/cpu/compiled_features.cpp may contain.
   const Feature known[] = {
     {"avx2", __builtin_cpu_supports("avx2") != 0},
     {"fma", __builtin_cpu_supports("fma") != 0},

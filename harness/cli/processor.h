@@ -2,9 +2,9 @@
 
 namespace bertha {
 
-/// The first of `features`, named as in kCompiledFeatures and with null at the end, that this
-/// processor lacks; null = none. For the beginning of main(): runs nothing that a processor might
-/// lack, and allocates nothing.
+/// The first of `features` (named as in kCompiledFeatures, terminated by null) that this processor
+/// lacks; null = none. Can be called first in main(): uses no instruction that a processor might
+/// lack and does not allocate.
 const char* missing_feature(const char* const* features);
 
 }  // namespace bertha

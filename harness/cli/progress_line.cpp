@@ -75,7 +75,7 @@ void ProgressLine::update(int64_t done, int64_t total) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const double elapsed = options_.clock() - start_seconds_;
   const bool finished = total > 0 && done >= total;
-  // The last state is always shown on a terminal; in a log only when lines were shown before.
+  // The last state is always shown on a terminal, but in a log only if lines were shown before.
   const bool last = finished && line_open_;
   if (elapsed < next_seconds_ && !last) return;
   const ProgressView view{.label = options_.label,
@@ -84,7 +84,7 @@ void ProgressLine::update(int64_t done, int64_t total) {
                           .total = total,
                           .elapsed_seconds = elapsed};
   if (options_.terminal.redraws) {
-    // One column stays free: some terminals wrap when the last one is written.
+    // One column stays empty: some terminals wrap when the last one is written.
     options_.write("\r\033[K" + progress_text(view, options_.terminal.columns - 1));
     line_open_ = true;
   } else {

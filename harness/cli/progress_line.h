@@ -22,11 +22,11 @@ struct ProgressView {
 /// "prepare  37% 1.26k/3.40k documents 8.30k/s ETA 3m31s", cut to `columns`.
 std::string progress_text(const ProgressView& view, int64_t columns);
 
-/// Whether progress lines are shown by this process from now on: not with -q.
+/// Whether this process shows progress lines from now on; not with -q.
 void show_progress_lines(bool wanted);
 
 /// Progress of long work on standard error: one redrawn line on a terminal, otherwise plain
-/// lines at growing intervals, so that a log of an hour holds some ten of them.
+/// lines at growing intervals, about ten in an hour's log.
 ///
 /// Threads   update() from any.
 class ProgressLine {
@@ -43,7 +43,7 @@ class ProgressLine {
   };
 
   explicit ProgressLine(Options options);
-  /// Ends the line of a terminal, so that what follows starts a new one.
+  /// Ends the line of a terminal, so that later output starts a new one.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -58,9 +58,9 @@ class ProgressLine {
   bool line_open_ = false;
 };
 
-/// A progress line for each phase, which ends when the next one begins or the function goes.
+/// A progress line for each phase; ends when the next phase begins or the function is destroyed.
 ///
-/// Threads   to be called from any.
+/// Threads   may be called from any.
 WorkProgress progress_lines(const Terminal& terminal);
 
 }  // namespace bertha

@@ -21,7 +21,7 @@
 namespace bertha {
 namespace {
 
-// Runs `work`; returns what it throws, or null.
+// Runs `work`; returns the exception that it throws, or null.
 template <class Work>
 std::exception_ptr attempt(Work work) {
   try {
@@ -32,7 +32,7 @@ std::exception_ptr attempt(Work work) {
   }
 }
 
-/// Whether other ranks may know nothing of it.
+/// Whether other ranks may not know of the error.
 bool is_of_this_rank(const std::exception_ptr& exception, ErrorScope scope) {
   if (scope == ErrorScope::kThisRank) return true;
   try {
@@ -72,13 +72,13 @@ int run_parsed(const Parsed& parsed, CommandContext& context) {
   return chosen.action(context);
 }
 
-/// The GPUs near which ranks of the command are bound, as far as this one can tell by itself.
+/// The GPUs near which the command's ranks are bound, as far as this process can determine alone.
 std::vector<std::string> gpus_for(const CommandLine& line) {
   if (line.asks_for_cpu()) return {};
   try {
     return visible_gpus();
   } catch (const Error&) {
-    return {};  // reported where the backend is chosen
+    return {};  // reported when the backend is chosen
   }
 }
 
@@ -107,9 +107,9 @@ int run_bertha(const std::vector<std::string>& arguments) {
     if (parse_error) std::rethrow_exception(parse_error);
     if (!world && parsed.writes_output) check_single_process(std::getenv, parsed.command);
     code = run_parsed(parsed, context);
-    if (std::cout.flush() || code != 0) return;  // a code that says why training ended says more
+    if (std::cout.flush() || code != 0) return;  // the reason why training ended is more important
     if (!trains) fail(ExitCode::kData, "standard output cannot be written");
-    log_line(LogLevel::kWarning, "standard output cannot be written; the run itself ended well");
+    log_line(LogLevel::kWarning, "standard output cannot be written; the run itself succeeded");
   });
   if (exception) code = report(exception, context);
   set_log_sink({});

@@ -26,7 +26,7 @@ constexpr Retired kRetired[] = {
     {"completion", "bertha COMMAND --help"},
     {"man", "bertha --help"}};
 
-/// Replaces this process by the program. Returns if the program does not exist.
+/// Replaces this process with the program. Returns if the program does not exist.
 void run(const std::string& program, const std::vector<std::string>& arguments) {
   std::string name = program;
   std::vector<char*> words{name.data()};
@@ -51,19 +51,19 @@ void hand_over_to_tools(const std::vector<std::string>& arguments) {
   const std::string& command = arguments.front();
   for (const Retired& retired : kRetired) {
     if (command != retired.command) continue;
-    fail(ExitCode::kUsage, command, ": this version does not have it; use ", retired.instead);
+    fail(ExitCode::kUsage, command, ": retired command; use ", retired.instead);
   }
   if (std::ranges::find(tool_names(), command) == tool_names().end()) return;
   check_single_process(std::getenv, command);
-  std::error_code unknown;  // then they look for the program themselves
+  std::error_code unknown;  // if so, the tools look for the program themselves
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
   if (!self.empty()) setenv("BERTHA", self.c_str(), /*overwrite=*/0);
   run("bertha-tools", arguments);
   run(".venv/bin/bertha-tools", arguments);
-  // The checkout whose build/release has this program may have one: launch/ looks there too.
+  // The checkout whose build/release contains this program may have one; launch/ looks there too.
   run((std::filesystem::path(self).parent_path() / "../../.venv/bin/bertha-tools").string(),
       arguments);
-  fail(ExitCode::kEnvironment, command, " is a command of bertha-tools, which is not installed; ",
+  fail(ExitCode::kEnvironment, command, " needs bertha-tools, which is not installed; run ",
        "python3 -m venv .venv && .venv/bin/pip install harness/tools");
 }
 

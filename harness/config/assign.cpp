@@ -64,7 +64,7 @@ struct Assign {
     const std::optional<double> number = read_number(text, key.unit);
     if (!number) return wanted();
     const double rounded = std::nearbyint(*number);
-    // 1.005k may miss its whole number by two roundings.
+    // After two roundings, 1.005k may differ slightly from a whole number.
     if (std::abs(*number - rounded) > 4e-16 * std::abs(*number)) return wanted();
     if (!key.range.holds(*number)) return beyond(*number);
     *field = static_cast<int64_t>(rounded);  // exact: every range ends below 2^53
@@ -100,7 +100,7 @@ struct Assign {
     const auto found = std::ranges::find(choice.words, text);
     if (found == choice.words.end()) {
       const std::vector<std::string> candidates(choice.words.begin(), choice.words.end());
-      // Other names of the same thing; by its letters gpu is nearest to cpu.
+      // Synonyms: by spelling alone, the suggestion for gpu would be cpu.
       static const std::map<std::string, std::string> kAliases{
           {"gpu", "cuda"}, {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
       const auto alias = kAliases.find(text);

@@ -31,29 +31,28 @@ void check_data(const Config& config, std::vector<std::string>& errors) {
   const DataConfig& data = config.data;
   if (data.max_seq_tokens > config.model.max_positions) {
     errors.push_back(concat("data.max_seq_tokens = ", data.max_seq_tokens,
-                            " is beyond model.max_positions = ", config.model.max_positions,
+                            " exceeds model.max_positions = ", config.model.max_positions,
                             "; lower the first or raise the second"));
   }
   if (data.max_masked_per_seq > data.max_seq_tokens) {
     errors.push_back(concat("data.max_masked_per_seq = ", data.max_masked_per_seq,
-                            " is beyond data.max_seq_tokens = ", data.max_seq_tokens,
-                            "; lower it"));
+                            " exceeds data.max_seq_tokens = ", data.max_seq_tokens, "; lower it"));
   }
 }
 
-/// Refuses keys of dynamic masks with stored ones, and dynamic masks with made-up data.
+/// Refuses keys of dynamic masks with stored ones, and dynamic masks with synthetic data.
 void check_masking(const DataConfig& data, std::vector<std::string>& errors) {
   const DataConfig defaults;
   if (data.masking == Masking::kDynamic) {
     if (data.synthetic) {
       errors.push_back(
           "data.masking = dynamic and data.synthetic = true exclude each other; write "
-          "data.masking: stored for made-up data");
+          "data.masking: stored for synthetic data");
     }
     if (data.whole_words && data.vocab.empty()) {
       errors.push_back(
-          "data.whole_words = true needs the vocabulary; set data.vocab to the one that the "
-          "shards were made with");
+          "data.whole_words = true needs the vocabulary; set data.vocab to the vocabulary of the "
+          "shards");
     }
     return;
   }
@@ -68,28 +67,28 @@ void check_masking(const DataConfig& data, std::vector<std::string>& errors) {
   if (data.whole_words != defaults.whole_words) refuse("data.whole_words", "true");
 }
 
-/// Made-up data and shards exclude each other: neither is preferred in silence.
+/// Synthetic data and shards exclude each other: neither is preferred silently.
 void check_synthetic(const DataConfig& data, std::vector<std::string>& errors) {
   if (!data.synthetic && !data.synthetic_lengths.empty()) {
     errors.push_back(concat("data.synthetic_lengths = ", data.synthetic_lengths,
-                            " without data.synthetic; set data.synthetic: true or remove it"));
+                            " needs synthetic data; set data.synthetic: true or remove the key"));
   }
   if (!data.synthetic) return;
   for (const auto& [key, path] : {std::pair("data.train", data.train), {"data.eval", data.eval}}) {
     if (path.empty()) continue;
     errors.push_back(concat(key, " = ", path, " and data.synthetic = true exclude each other; set ",
-                            key, ": \"\" for made-up data, or data.synthetic: false"));
+                            key, ": \"\" for synthetic data, or data.synthetic: false"));
   }
 }
 
-/// What only kernels of sm_90a compute, asked for together with other kernels.
+/// Refuses settings that need sm_90a kernels with cuda.kernels: portable.
 void check_kernels(const Config& config, std::vector<std::string>& errors) {
   const CudaConfig& cuda = config.cuda;
   if (cuda.kernels != CudaKernels::kPortable) return;
   const auto refuse = [&](const char* key, auto value, auto unable) {
     if (value != unable) return;
-    errors.push_back(concat(key, " = ", word_of(value), " needs kernels of sm_90a, and ",
-                            "cuda.kernels is portable; set one of them to auto"));
+    errors.push_back(concat(key, " = ", word_of(value), " needs sm_90a kernels, but ",
+                            "cuda.kernels is portable; set one of the two keys to auto"));
   };
   refuse("train.precision", config.train.precision, Precision::kFp8);
   refuse("cuda.attention", cuda.attention, CudaOptions::AttentionVariant::kPersistent);
@@ -101,7 +100,7 @@ void check_checkpoints(const CheckpointConfig& checkpoint, std::vector<std::stri
   const int64_t kept = checkpoint.keep_every_steps, saved = checkpoint.every_steps;
   if (kept == 0 || (saved > 0 && kept % saved == 0)) return;
   errors.push_back(concat("checkpoint.keep_every_steps = ", kept,
-                          saved == 0 ? ", but checkpoint.every_steps = 0 saves none of them; set it"
+                          saved == 0 ? ", but checkpoint.every_steps = 0 saves none; set it too"
                                      : concat(" is not a multiple of checkpoint.every_steps = ",
                                               saved, "; choose ", (kept / saved + 1) * saved)));
 }
@@ -126,8 +125,9 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
   }
   const std::string& profiled = config.log.profile_steps;
   if (!profiled.empty() && !parse_step_range(profiled)) {
-    errors.push_back(concat("log.profile_steps = \"", shortened(profiled),
-                            "\" is no range of steps; write the first and the last as 11:15"));
+    errors.push_back(
+        concat("log.profile_steps = \"", shortened(profiled),
+               "\" is not a range of steps; write the first and the last step, such as 11:15"));
   }
 }
 
@@ -154,22 +154,23 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
 void check_optimizer(const Config& config, std::vector<std::string>& errors) {
   const SpikeRule spike = config.optimizer.gradient_spike;
   if (spike != SpikeRule::kWarn && config.optimizer.clip == ClipTime::kBefore) {
-    errors.push_back(
-        concat("optimizer.gradient_spike = ", word_of(spike),
-               " finds no spike with optimizer.clip = before, which limits each rank's norm before "
-               "it is known; write optimizer.clip: after"));
+    errors.push_back(concat(
+        "optimizer.gradient_spike = ", word_of(spike),
+        " cannot detect spikes with optimizer.clip = before, which clips each rank's gradients "
+        "before their norm is measured; write optimizer.clip: after"));
   }
   const bool is_wsd = config.optimizer.schedule == Schedule::kWsd;
   if (is_wsd != (config.optimizer.decay_steps > 0)) {
     errors.push_back(concat("optimizer.decay_steps = ", config.optimizer.decay_steps,
                             " with optimizer.schedule = ", word_of(config.optimizer.schedule),
-                            is_wsd ? "; write the number of steps over which the rate falls"
-                                   : "; only wsd has a decay of its own: write schedule: wsd"));
+                            is_wsd
+                                ? "; write the number of steps of the decay"
+                                : ", but only wsd uses it; write schedule: wsd or remove the key"));
   }
   if (spike == SpikeRule::kRewind && config.checkpoint.every_steps == 0) {
     errors.push_back(
-        "optimizer.gradient_spike = rewind goes back to checkpoints, and "
-        "checkpoint.every_steps = 0 makes none; write how many steps it may go back");
+        "optimizer.gradient_spike = rewind returns to checkpoints, but "
+        "checkpoint.every_steps = 0 saves none; set it to the most steps that a rewind may undo");
   }
 }
 
@@ -185,18 +186,18 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
   }
   if (optimizer.schedule != Schedule::kPolynomial || optimizer.final_fraction > 0) {
     errors.push_back(
-        "optimizer.schedule and optimizer.final_fraction are not those of the closed division, "
-        "whose learning rate falls to zero by a power; write mlperf.division: open");
+        "optimizer.schedule and optimizer.final_fraction differ from the closed division, whose "
+        "learning rate decays to zero as a polynomial; write mlperf.division: open");
   }
   if (config.optimizer.gradient_spike != SpikeRule::kWarn) {
     errors.push_back(
         concat("optimizer.gradient_spike = ", word_of(config.optimizer.gradient_spike),
-               " leaves out updates, which the closed division does not; write mlperf.division: "
+               " skips updates, which the closed division does not allow; write mlperf.division: "
                "open"));
   }
   if (config.data.masking != Masking::kStored) {
     errors.push_back(
-        "data.masking = dynamic trains on other masks than the data of the closed division; write "
+        "data.masking = dynamic replaces the masks that the closed division prescribes; write "
         "mlperf.division: open");
   }
   if (config.train.nsp_weight != 1) {
@@ -239,18 +240,18 @@ std::vector<std::string> config_remarks(const Config& config) {
   std::vector<std::string> remarks;
   if (config.data.synthetic) {
     remarks.push_back(
-        "the data are synthetic (data.synthetic): random words, of which no model learns anything; "
+        "the data are synthetic (data.synthetic): random words that teach a model nothing; "
         "losses and accuracies mean nothing, and no target ends the run");
   }
   if (config.train.overfit_one_batch) {
     remarks.push_back(
-        "every step trains on the first batch (train.overfit_one_batch): its loss goes to zero "
-        "without dropout; accuracies of evaluations mean nothing, and no target ends the run");
+        "every step trains on the first batch (train.overfit_one_batch): without dropout its loss "
+        "goes to zero; evaluation accuracies mean nothing, and no target ends the run");
   }
   const int64_t warm_step = optimizer.start_warmup_step + optimizer.warmup_steps;
   if (run.last_step == 0) return remarks;  // nothing is trained
   if (optimizer.warmup_steps > 0 && warm_step > run.last_step) {
-    remarks.push_back(concat("the run ends at step ", run.last_step, ", its warm-up at step ",
+    remarks.push_back(concat("the run ends at step ", run.last_step, " but its warm-up at step ",
                              warm_step,
                              ": the learning rate never reaches "
                              "optimizer.base_learning_rate; optimizer.warmup_steps is ",

@@ -8,7 +8,7 @@
 namespace bertha {
 
 /// A sentence for every broken constraint between keys, such as shapes that must divide each other.
-/// `world_size` = ranks of the run; 0 when not known, which skips its checks.
+/// `world_size`: number of ranks; 0 = unknown, which skips the checks that need it.
 std::vector<std::string> contradictions(const Config& config, int world_size);
 
 /// Errors    Error(kUsage) with every contradiction, one per line.

@@ -28,7 +28,7 @@ constexpr auto words(SampleOrder) { return make_words("windowed", "published"); 
 
 constexpr auto words(ExchangePadding) { return make_words("off", "allgather", "lengths"); }
 
-/// Which tokens of a training sample are masked: as its shard says, or others in each epoch.
+/// Which tokens of a training sample are masked: those its shard lists, or new ones each epoch.
 enum class Masking : uint8_t { kStored, kDynamic };
 constexpr auto words(Masking) { return make_words("stored", "dynamic"); }
 
@@ -53,9 +53,9 @@ constexpr auto words(Precision) { return make_words("auto", "fp32", "bf16", "fp1
 enum class OptimizerName : uint8_t { kLamb, kAdamw };
 constexpr auto words(OptimizerName) { return make_words("lamb", "adamw"); }
 
-/// How the learning rate goes from optimizer.base_learning_rate to its end.
+/// How the learning rate changes after optimizer.base_learning_rate.
 enum class Schedule : uint8_t {
-  kPolynomial,  // the published one, which the warm-up does not shift
+  kPolynomial,  // as published: the warm-up does not shift it
   kLinear,      // from the end of the warm-up
   kCosine,
   kConstant,
@@ -71,8 +71,8 @@ constexpr auto words(ClipTime) { return make_words("after", "before"); }
 
 constexpr auto words(SpikeRule) { return make_words("warn", "skip", "rewind"); }
 
-/// Which tensors get weight decay and the trust ratio, and whether query, key and value, which are
-/// one tensor here, are one or three parameters there: each has a trust ratio of its own.
+/// Which tensors get weight decay and the trust ratio, and whether the published code treats query,
+/// key and value, one tensor here, as one parameter or three with a trust ratio each.
 enum class DecayRule : uint8_t {
   kReference,   // all but LayerNorm and biases; three
   kNvidiaFmha,  // reference, and the QKV bias; three
@@ -89,12 +89,12 @@ constexpr auto words(LossScaling) { return make_words("off", "dynamic"); }
 enum class ShardGroup : uint8_t { kAuto, kNode, kWorld };
 constexpr auto words(ShardGroup) { return make_words("auto", "node", "world"); }
 
-/// What happens when weights lack the pooler or a head: an error, or fresh ones from the seed.
+/// What happens if weights lack the pooler or a head: an error, or new ones from the seed.
 enum class MissingHeads : uint8_t { kRefuse, kFresh };
 constexpr auto words(MissingHeads) { return make_words("refuse", "fresh"); }
 
-/// What happens when a config.json next to the weights states another GELU, epsilon or number of
-/// heads than the configured one: an error, or a note.
+/// What happens if a config.json next to the weights states a GELU, epsilon or number of heads that
+/// differs from the configured one: an error, or a note.
 enum class StatedDifferences : uint8_t { kRefuse, kAllow };
 constexpr auto words(StatedDifferences) { return make_words("refuse", "allow"); }
 

@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-// All settings of a run, as plain structs: units in names, defaults in place. The YAML key
-// of a field is its path, e.g. train.global_batch_seqs; harness/config/keys.cpp has a row for each.
+// All settings of a run, as plain structs with units in names and defaults in place. The YAML key
+// of a field is its path, e.g. train.global_batch_seqs; harness/config/keys.cpp has a row per key.
 
 struct ModelConfig {
   std::string name = "bert-large";
@@ -17,14 +17,14 @@ struct ModelConfig {
   int64_t heads = 16;
   int64_t feed_forward = 4096;
   int64_t vocab_size = 30522;   // padded inside to a multiple of 8
-  int64_t max_positions = 512;  // longest sequence in tokens, specials included
+  int64_t max_positions = 512;  // longest sequence in tokens, [CLS] and [SEP] included
   int64_t segment_types = 2;
   double hidden_dropout = 0.1;
   double attention_dropout = 0.1;
   double init_stddev = 0.02;
   double layer_norm_epsilon = 1e-12;
-  GeluForm gelu = GeluForm::kTanh;       // tanh: the benchmark's; erf: most of Hugging Face's
-  bool padded_vocab_in_softmax = false;  // the published codes let the padding columns take part
+  GeluForm gelu = GeluForm::kTanh;  // tanh: the benchmark's; erf: that of most Hugging Face models
+  bool padded_vocab_in_softmax = false;  // the published codes include the padding columns
 };
 
 struct DataConfig {
@@ -32,7 +32,7 @@ struct DataConfig {
   std::string eval = "";   // folder of shards, or one shard
   std::string vocab = "";  // vocab.txt; copied into checkpoints
   int64_t max_seq_tokens = 512;
-  int64_t max_masked_per_seq = 76;  // in the shards
+  int64_t max_masked_per_seq = 76;  // per sequence in the shards
   Masking masking = Masking::kStored;
   double masked_fraction = 0.15;  // with dynamic masks
   bool whole_words = false;       // with dynamic masks
@@ -41,8 +41,8 @@ struct DataConfig {
   ExchangePadding exchange_padding = ExchangePadding::kLengths;
   int64_t prefetch_steps = 2;
   bool verify_manifest = true;         // compare the shards with manifest.json
-  bool synthetic = false;              // made-up batches instead of shards
-  std::string synthetic_lengths = "";  // file of their histogram; "" = all equally often
+  bool synthetic = false;              // random batches instead of shards
+  std::string synthetic_lengths = "";  // file with a length histogram; "" = all equally often
 };
 
 struct TrainConfig {
@@ -57,18 +57,18 @@ struct TrainConfig {
   double target_times_constant = 0;  // the target is also at least this many times the score of
                                      // the best constant answer
   LossMeanRule loss_mean = LossMeanRule::kGlobal;
-  double nsp_weight = 1.0;  // of the next-sentence loss in the sum of both losses
+  double nsp_weight = 1.0;  // weight of the next-sentence loss in the sum of both losses
   LastLayer last_layer = LastLayer::kNeededRows;
   bool overfit_one_batch = false;  // a debugging aid: the first batch in every step
-  int64_t init_warmup_steps = 0;   // on made-up batches, before the clock of the run starts
+  int64_t init_warmup_steps = 0;   // on synthetic batches, before the clock of the run starts
   int64_t log_every_steps = 10;
-  int64_t stop_after_skips = 20;              // updates skipped in a row that end the run
-  int64_t check_replicas_every_steps = 1000;  // of what several ranks hold; 0 = never
-  double hang_timeout_minutes = 30;           // no rank makes progress: code 124; 0 = never
+  int64_t stop_after_skips = 20;              // consecutive skipped updates that end the run
+  int64_t check_replicas_every_steps = 1000;  // checks of replicated tensors; 0 = never
+  double hang_timeout_minutes = 30;           // without progress on any rank: code 124; 0 = never
   ComputeBackend backend = ComputeBackend::kAuto;
-  Precision precision = Precision::kAuto;  // of weights, activations and gradients: auto = bf16
+  Precision precision = Precision::kAuto;  // weights, activations, gradients: auto = bf16
                                            // if the device has it; fp8 = auto with fp8 GEMMs
-  int64_t threads_per_rank = 0;            // 0 = cores of the node / ranks on it
+  int64_t threads_per_rank = 0;            // 0 = cores of the node / its ranks
 };
 
 inline constexpr double kAdamwLearningRate = 1e-4;
@@ -80,9 +80,9 @@ struct OptimizerConfig {
   int64_t start_warmup_step = 0;
   int64_t schedule_steps = 0;  // 0 = train.max_steps
   Schedule schedule = Schedule::kPolynomial;
-  double decay_degree = 1.0;    // of polynomial
-  double final_fraction = 0.0;  // of the base rate, at the end of the schedule
-  int64_t decay_steps = 0;      // of wsd
+  double decay_degree = 1.0;    // power of the polynomial
+  double final_fraction = 0.0;  // final rate / base rate
+  int64_t decay_steps = 0;      // length of the decay of wsd
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-6;
@@ -94,7 +94,7 @@ struct OptimizerConfig {
   LossScaling loss_scale = LossScaling::kOff;
   double initial_loss_scale = 1048576;
   int64_t loss_scale_growth_interval_steps = 2000;
-  double bucket_mib = 100;                     // of gradients or weights sent in one call
+  double bucket_mib = 100;                     // gradients or weights sent in one call
   ShardGroup shard_group = ShardGroup::kAuto;  // ranks that divide the optimizer's state
 };
 
@@ -112,8 +112,8 @@ struct CheckpointConfig {
   StatedDifferences init_differences = StatedDifferences::kRefuse;
   int64_t every_steps = 0;       // 0 = only at the end and on signals
   int64_t keep = 2;              // newest complete checkpoints kept
-  int64_t keep_every_steps = 0;  // checkpoints at its multiples are never removed; 0 = none
-  bool keep_best = false;        // save after the best evaluation, and keep that
+  int64_t keep_every_steps = 0;  // multiples of this step are never removed; 0 = none
+  bool keep_best = false;        // save after the best evaluation and keep that checkpoint
   bool at_end = true;
 };
 
@@ -121,7 +121,7 @@ struct LogConfig {
   std::string run_dir = "";  // "" = runs/<run_name>, in a Slurm job runs/<run_name>-<job id>
   std::string run_name = "bert";
   bool tensorboard = true;
-  std::string profile_steps = "";  // "A:B": steps that a profiler of the GPU records; "" = none
+  std::string profile_steps = "";  // "A:B": steps that a GPU profiler records; "" = none
 };
 
 struct CudaConfig {
@@ -130,7 +130,7 @@ struct CudaConfig {
   CudaOptions::GeluGemms gelu_gemms = CudaOptions::GeluGemms::kAuto;
   CudaOptions::EmbeddingGradient embedding_gradient = CudaOptions::EmbeddingGradient::kSorted;
   std::string gemm_plans = "";  // file of tuned GEMMs; "" = none
-  bool tune_gemms = false;      // tune what the file does not have, at first use
+  bool tune_gemms = false;      // tune GEMMs that the file lacks, at first use
   int64_t gemm_sm_count = 0;    // SMs that GEMMs plan for; 0 = all
   CudaGraphs graphs = CudaGraphs::kAuto;
   bool fp8_fast_wgrad = true;  // coarser sums of fp8 weight gradients
@@ -143,7 +143,7 @@ struct MlperfConfig {
   std::string submission_platform = "reference";
   Division division = Division::kOpen;
   SubmissionStatus status = SubmissionStatus::kResearch;
-  bool cache_cleared = false;  // by whoever starts the run, which needs root
+  bool cache_cleared = false;  // set by the launcher, which needs root
 };
 
 struct Config {

@@ -47,7 +47,7 @@ std::string batch_job() {
   const std::string_view text = id == nullptr ? "" : id;
   if (text.find_first_not_of("0123456789") != std::string_view::npos) {
     fail(ExitCode::kEnvironment, "SLURM_JOB_ID is \"", shortened(text),
-         "\", want the number of a job; unset it outside of Slurm, or set log.run_dir");
+         "\", want a job number; unset it outside of Slurm, or set log.run_dir");
   }
   return std::string(text);
 }

@@ -24,7 +24,7 @@ std::string bound_text(double value) {
              : number_text(value);
 }
 
-// Double quotes always: a name such as "no" or "1" must stay a text when read back.
+// Always in double quotes: a name such as "no" or "1" must be read back as text.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {

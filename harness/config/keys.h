@@ -11,7 +11,7 @@
 
 namespace bertha {
 
-/// A field of an enumeration: the place of its value in the list of words.
+/// A field of an enumeration, as the index of its value in the list of words.
 struct ChoiceRef {
   template <Choice Enum>
   ChoiceRef(Enum* choice)
@@ -34,8 +34,8 @@ using FieldRef = std::variant<int64_t*, double*, bool*, std::string*, ChoiceRef>
 /// The unit of a number. Counts take 64k and 1.5M, minutes take 90m and 2h.
 enum class Unit : uint8_t { kNone, kTokens, kSeqs, kSteps, kMinutes };
 
-/// Bounds of a number, inclusive unless marked open; a high of 1e15 means none. Integers within
-/// the bounds are exact in a double.
+/// Bounds of a number, inclusive unless marked open; high = 1e15 means no upper bound. Integers
+/// within the bounds are exact in a double.
 struct Range {
   double low = 0;
   double high = 0;
@@ -47,14 +47,14 @@ struct Range {
   }
 };
 
-/// One key of the configuration, with everything that help and documentation say about it.
+/// One key of the configuration, with all that help and documentation say about it.
 struct Key {
   std::string_view path;  // "train.seed"
   FieldRef (*field)(Config&);
   Unit unit = Unit::kNone;
   Range range;  // numbers
   std::string_view doc;
-  /// Whether it changes what a model learns; not so of paths, speed, reports and the end of a run.
+  /// Whether it changes what a model learns: false for paths, speed, reports and the end of a run.
   /// The contents of the shards are compared with the checkpoint's elsewhere.
   bool is_learned = true;
 };
@@ -66,20 +66,20 @@ const Key* find_key(std::string_view path);
 
 /// The key of earlier versions that optimizer.name replaces.
 inline constexpr std::string_view kTrustRatio = "optimizer.trust_ratio";
-/// What serves instead of a key of earlier versions, which is read and, but for kTrustRatio,
-/// ignored; "" for others.
+/// What to use instead of a retired key; "" for other keys. Retired keys are read and, except for
+/// kTrustRatio, ignored.
 std::string_view retired_key(std::string_view path);
 
-/// The key that a name of other programs means ("lr", "batch_size"); "" for other words.
+/// The key that another program's name stands for ("lr", "batch_size"); "" for other words.
 std::string_view key_of_other_name(std::string_view name);
 
-/// nearest_word() over the paths of all keys; the last part alone ("seed") finds its key, and a
-/// word without dots may find a section ("train").
+/// nearest_word() over the paths of all keys; the last part alone ("seed") matches its key, and a
+/// word without dots may match a section ("train").
 std::string nearest_key(std::string_view path);
 
 /// "integer", "number", "true or false", "text".
 std::string type_name(const Key& key);
-/// "steps", "" without unit.
+/// "steps"; "" without a unit.
 std::string unit_name(Unit unit);
 /// The allowed words of an enumeration; empty for other keys.
 std::span<const std::string_view> allowed_words(const Key& key);
@@ -95,8 +95,8 @@ std::vector<std::string> changed_settings(const Config& was, const Config& is);
 
 /// Sets the field of `key` from text, as written in a file or on the command line.
 ///
-/// Returns nothing on success, else the mistake without the name or place of the key:
-/// `found "abc", want an integer (64k and 1.5M are fine too)`. The field is unchanged then.
+/// Returns nothing on success, else what is wrong, without the name or place of the key:
+/// `found "abc", want an integer (64k and 1.5M are fine too)`. The field is then unchanged.
 std::string assign(const Key& key, const std::string& text, Config& config);
 
 }  // namespace bertha

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxIncludeDepth = 16;
 constexpr int kMaxFiles = 256;  // each counts as often as it is read
 constexpr size_t kMostFileBytes = 1 << 20;
-constexpr size_t kMostErrors = 50;  // listed in one message
+constexpr size_t kMaxListedErrors = 50;
 
 std::string quoted_kind(const YAML::Node& node) {
   if (node.IsMap()) return "a section";
@@ -32,7 +32,7 @@ std::string quoted_kind(const YAML::Node& node) {
   return "nothing";
 }
 
-// Where a line starts with a tab, as ":line:column"; empty when none does.
+// ":line:column" of the first line that starts with a tab, else "".
 std::string tab_in_front(const std::string& text) {
   std::istringstream lines(text);
   int64_t number = 0;
@@ -44,8 +44,8 @@ std::string tab_in_front(const std::string& text) {
   return "";
 }
 
-// ":LINE:1" of the first line of a second document, else "". YAML::LoadAll goes on for ever where a
-// text begins with a comma, say.
+// ":LINE:1" of the first line of a second document, else "". YAML::LoadAll never returns for some
+// texts, such as one that begins with a comma.
 std::string second_document(const std::string& text) {
   std::istringstream lines(text);
   int64_t number = 0;
@@ -64,24 +64,24 @@ std::string second_document(const std::string& text) {
   return "";
 }
 
-// Rewords yaml-cpp's messages that name its internals.
+// Replaces messages of yaml-cpp that name its internals.
 std::string in_words(const std::string& message) {
-  constexpr const char* kUnaligned = "keys of one section are not indented alike; align them";
+  constexpr const char* kUnaligned = "inconsistent indentation within a section; align its keys";
   static const std::map<std::string, std::string> kWords{
       {"end of map flow not found", "a { has no }"},
       {"end of sequence flow not found", "a [ has no ]"},
-      {"illegal flow end", "a } or ] closes nothing, or the other kind of bracket"},
+      {"illegal flow end", "a } or ] does not match an opening bracket"},
       {"end of map not found", kUnaligned},
       {"end of sequence not found", kUnaligned},
       {"illegal map value",
        "a second colon in a value, or a key that is indented deeper than the "
        "one above; quote the value or align the keys"},
-      {"unknown token", "no value begins with this character; write it in quotes"}};
+      {"unknown token", "a value cannot begin with this character; quote the value"}};
   const auto found = kWords.find(message);
   return found == kWords.end() ? message : found->second;
 }
 
-// Whether the quote at `from` has its second one; without, yaml-cpp reads to the end of the file.
+// Whether the quote at `from` is closed; if not, yaml-cpp reads to the end of the file.
 bool is_closed(const std::string& text, size_t from) {
   const char quote = from < text.size() ? text[from] : ' ';
   if (quote != '"' && quote != '\'') return true;
@@ -96,7 +96,7 @@ bool is_closed(const std::string& text, size_t from) {
   return false;
 }
 
-// Whether a message may print it: a file that is not a configuration may contain secrets.
+// Whether a message may print the text: a file that is not a configuration may contain secrets.
 bool is_name(const std::string& key) {
   constexpr const char* kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ";
@@ -115,8 +115,8 @@ class Loader {
   struct File {
     std::string path;
     const std::string& text;
-    std::map<std::string, std::string> seen;  // key path -> where
-    std::map<std::string, int64_t> repeats;   // key path -> how often it is given again
+    std::map<std::string, std::string> seen;  // key path -> place
+    std::map<std::string, int64_t> repeats;   // key path -> number of repetitions
   };
 
   static std::string place(const File& file, const YAML::Mark& mark) {
@@ -138,7 +138,7 @@ class Loader {
   bool warns_;
   LoadedConfig loaded_;
   std::vector<std::string> errors_;
-  std::vector<std::string> refused_;  // keys whose value or name is among the errors
+  std::vector<std::string> refused_;  // keys with an error in their value or name
   std::vector<fs::path> open_files_;
   int files_ = 0;
 };
@@ -189,8 +189,8 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
   }
   if (path.ends_with(".sh")) {
     errors_.push_back(from + path +
-                      ": is a shell script, want YAML; a published config_*.sh is sourced before "
-                      "launch/run_and_time.sh, which takes its variables");
+                      ": is a shell script, want YAML; source a published config_*.sh before "
+                      "launch/run_and_time.sh, which reads its variables");
     return;
   }
   std::ifstream stream(path, std::ios::binary);
@@ -206,7 +206,7 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
     errors_.push_back(from + path + ": cannot be read; check its permissions and the disk");
     return;
   }
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // yaml-cpp counts none of it
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // not in yaml-cpp's columns
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   load_text(text, path);
 }
@@ -217,12 +217,11 @@ void Loader::load_text(const std::string& text, const std::string& path) {
     const YAML::Node root = YAML::Load(text);
     if (const std::string second = second_document(text); !second.empty()) {
       report(path + second,
-             "a second YAML document begins here, want one; remove the line --- or ... in front "
-             "of it");
+             "a second YAML document begins here, want one; remove the line --- or ... before it");
       return;
     }
     if (root.IsNull()) {
-      report(path, "empty; want sections such as train: and model:");
+      report(path, "is empty, want sections such as train: and model:");
     } else if (!root.IsMap()) {
       report(place(file, root.Mark()),
              "found " + std::string(root.IsScalar() ? "a text" : quoted_kind(root)) +
@@ -233,8 +232,8 @@ void Loader::load_text(const std::string& text, const std::string& path) {
   } catch (const YAML::Exception& error) {
     const std::string tab = tab_in_front(text);
     report(tab.empty() ? place(file, error.mark) : path + tab,
-           "not YAML: " +
-               (tab.empty() ? in_words(error.msg) : "a tab indents this line; indent with blanks"));
+           "not YAML: " + (tab.empty() ? in_words(error.msg)
+                                       : "this line is indented with a tab; use spaces"));
   }
 }
 
@@ -257,7 +256,7 @@ void Loader::read_includes(const File& file, const YAML::Node& include) {
 }
 
 void Loader::read_map(File& file, const YAML::Node& map, const std::string& prefix) {
-  // Included values first, wherever the include is written, so that this file's own values win.
+  // Included values come first, wherever the include is written, so this file's own values win.
   if (prefix.empty()) {
     for (const auto& entry : map) {
       if (entry.first.IsScalar() && entry.first.Scalar() == "include") {
@@ -272,7 +271,7 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
       continue;
     }
     if (!is_name(entry.first.Scalar())) {
-      report(where, "this is not the name of a key; want sections such as train: and model:");
+      report(where, "is not the name of a key, want sections such as train: and model:");
       return;
     }
     const std::string path = prefix + entry.first.Scalar();
@@ -290,7 +289,7 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
     if (key != nullptr) {
       const YAML::Mark value = entry.second.Mark();
       if (entry.second.IsScalar() && !is_closed(file.text, static_cast<size_t>(value.pos))) {
-        report(place(file, value), concat(path, ": this quote is never closed; close it"));
+        report(place(file, value), concat(path, ": a quote is not closed; close it"));
       } else {
         read_value(where, *key, entry.second);
       }
@@ -300,7 +299,7 @@ void Loader::read_map(File& file, const YAML::Node& map, const std::string& pref
       report(where, concat(path, ": found ",
                            entry.second.IsScalar() ? '"' + shortened(entry.second.Scalar()) + '"'
                                                    : "a list",
-                           ", want a section of lines such as \"seed: 1\", with a blank behind the "
+                           ", want a section of lines such as \"seed: 1\", with a space after the "
                            "colon"));
     } else if (!section) {
       const std::string value = entry.second.IsScalar() ? entry.second.Scalar() : "";
@@ -320,18 +319,18 @@ bool Loader::is_retired(const std::string& where, const std::string& path,
   if (path == kTrustRatio) {
     const bool is_adamw = value == "false";
     if (!is_adamw && value != "true") {
-      report(where, concat(path, ": found \"", shortened(value),
-                           "\", want true or false; better: ", instead));
+      report(where,
+             concat(path, ": found \"", shortened(value), "\", want true or false; ", instead));
       return true;
     }
     loaded_.config.optimizer.name = is_adamw ? OptimizerName::kAdamw : OptimizerName::kLamb;
     loaded_.origins["optimizer.name"] = where;
   }
-  if (warns_) log_line(LogLevel::kWarning, concat(where, ": ", path, " is gone: ", instead));
+  if (warns_) log_line(LogLevel::kWarning, concat(where, ": ", path, " is retired; ", instead));
   return true;
 }
 
-// The key that was meant keeps its default: it is refused too. Where nothing resembles it, ""
+// The intended key keeps its default, so its checks are skipped too. If nothing resembles it, ""
 // stands for every key.
 void Loader::refuse_key(const std::string& where, const std::string& path) {
   const std::string near = nearest_key(path);
@@ -358,7 +357,7 @@ void Loader::read_value(const std::string& where, const Key& key, const YAML::No
 void Loader::apply(const Override& given) {
   const size_t equals = given.assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
-    report(given.spelled, "found no \"key=value\"; write --set train.seed=1");
+    report(given.spelled, "found no \"=\", want key=value, such as --set train.seed=1");
     return;
   }
   const std::string path = given.assignment.substr(0, equals);
@@ -380,7 +379,7 @@ void Loader::refuse_value(const std::string& where, const Key& key, const std::s
   refused_.emplace_back(key.path);
 }
 
-// If all errors are about single keys and values, the remaining keys are checked too.
+// If every error concerns a single key or value, the remaining keys are checked too.
 void Loader::report_contradictions() {
   if (errors_.size() != refused_.size()) return;
   for (const std::string& contradiction : contradictions(loaded_.config, 0)) {
@@ -400,7 +399,7 @@ LoadedConfig Loader::finish() {
       for (const std::string& error : errors_ | std::views::take(kMostErrors)) {
         text += "\n  " + error;
       }
-      if (errors_.size() > kMostErrors) text += "\n  ...";
+      if (errors_.size() > kMaxListedErrors) text += "\n  ...";
     }
     fail(ExitCode::kUsage, text);
   }

@@ -24,7 +24,7 @@ struct Override {
   std::string spelled;     // "--seed 1": its name in messages and origins
 };
 
-/// Whether retired keys are warned of.
+/// Whether retired keys cause a warning.
 enum class KeyWarnings : uint8_t { kOn, kOff };
 
 /// Loads the defaults, then the files in order, then the overrides; later values win.
@@ -33,14 +33,14 @@ enum class KeyWarnings : uint8_t { kOn, kOff };
 ///
 /// Errors    Error(kUsage) with every mistake of all files and overrides at once, one per line, as
 ///           file:line:column: key: what was found, what is wanted. Unknown and repeated keys are
-///           mistakes, and so is a cycle of includes. Where only values are wrong, the
+///           mistakes, and so is a cycle of includes. If only values are wrong, the
 ///           contradictions() of all other keys follow.
 LoadedConfig load_config(const std::vector<std::string>& files,
                          const std::vector<Override>& overrides,
                          KeyWarnings warnings = KeyWarnings::kOn);
 
-/// Loads what to_yaml() wrote, on another rank or in an earlier start, without news of retired
-/// keys. Errors as above, with `name` for the file.
+/// Loads what to_yaml() wrote, on another rank or in an earlier start, without warnings about
+/// retired keys. Errors as above, with `name` for the file.
 Config config_from_yaml(const std::string& text, const std::string& name);
 
 /// Every key with its value; loading it gives an equal Config.

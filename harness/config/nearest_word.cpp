@@ -37,7 +37,7 @@ std::string nearest_word(std::string_view word, std::span<const std::string> can
     // A cut-off word ("learning_rate" of "base_learning_rate") counts as one edit.
     const bool part = word.size() >= 4 && candidate.find(word) != std::string::npos;
     const int64_t longer_by = std::ssize(candidate) - std::ssize(word);
-    if (!part && std::abs(longer_by) >= best) continue;  // each letter of that is an edit
+    if (!part && std::abs(longer_by) >= best) continue;  // each extra letter is an edit
     const int64_t distance = part ? std::min<int64_t>(1, edit_distance(word, candidate))
                                   : edit_distance(word, candidate);
     if (distance < best && distance < static_cast<int64_t>(std::max(word.size(), size_t{2}))) {

@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// The word of `candidates` that a mistyped `word` most likely means; empty when none is near.
+/// The word of `candidates` that a mistyped `word` most likely means; empty if none is near.
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace bertha

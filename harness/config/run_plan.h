@@ -24,16 +24,16 @@ struct PlannedEval {
   int64_t step = 0;
 };
 
-/// Derived from a configuration alone: pure, no data, no ranks.
+/// What follows from a configuration alone, without data or ranks.
 struct RunPlan {
   int64_t schedule_steps = 0;  // step at which the learning rate reaches zero
-  int64_t last_step = 0;       // by train.max_steps and train.max_samples
+  int64_t last_step = 0;       // from train.max_steps and train.max_samples
   int64_t last_samples = 0;    // trained at last_step
   int64_t eval_interval_samples = 0;
   int64_t eval_start_samples = 0;
   std::vector<PlannedEval> evals;  // rising steps, none beyond last_step
 
-  /// Whether the run ends with an evaluation beyond the plan: none is planned at its last step.
+  /// Whether the run ends with an extra evaluation, because none is planned at its last step.
   bool has_eval_at_end() const { return evals.empty() || evals.back().step < last_step; }
   int64_t num_evals() const { return std::ssize(evals) + (has_eval_at_end() ? 1 : 0); }
 };
@@ -53,7 +53,7 @@ struct StepRange {
   int64_t last = 0;
 };
 
-/// "11:15"; nothing when the text is not two whole numbers in order, from 1 on.
+/// Parses "11:15"; nothing if the text is not two ascending whole numbers from 1 on.
 std::optional<StepRange> parse_step_range(std::string_view text);
 
 }  // namespace bertha

@@ -7,7 +7,7 @@
 namespace bertha {
 namespace {
 
-// `comment` gives what follows "  # " on each line; without it no comments are written.
+// `comment` returns what follows "  # " on each line; if empty, no comments are written.
 template <class Comment>
 std::string write_yaml(const Config& config, Comment comment) {
   std::string out;
@@ -28,7 +28,7 @@ std::string write_yaml(const Config& config, Comment comment) {
   return out;
 }
 
-// A bar would end the cell, and <word> would be a tag.
+// A bar would end the table cell, and <word> would be a tag.
 std::string cell(std::string text) {
   for (size_t at = text.find_first_of("|<"); at != std::string::npos;
        at = text.find_first_of("|<", at + 2)) {

@@ -17,7 +17,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Columns that a variable states; 0 where it states none, or more than a terminal has.
+/// Columns that a variable states; 0 if it states none, or more than a terminal has.
 int64_t exported_size(const char* variable) {
   constexpr int64_t kMost = 10'000;
   const int64_t size = parse_number<int64_t>(environment(variable)).value_or(0);
@@ -54,7 +54,7 @@ int64_t log_columns() {
 
 std::optional<int64_t> output_columns() {
   if (isatty(STDOUT_FILENO) != 1) return std::nullopt;
-  // A shell that exports its size does so once: the terminal knows better after it was resized.
+  // A shell exports its size once; after a resize only the terminal has the right one.
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const int64_t exported = exported_size("COLUMNS");

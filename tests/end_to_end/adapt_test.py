@@ -140,8 +140,8 @@ class Adapt(EndToEnd):
     def test_what_cannot_be_meant_is_refused(self):
         shards = self.prepared(self.model)
         train = ("train", "--model", self.model, "--data", shards)
-        self.assert_failure(bertha(*train, "--data", self.corpus), 2, "--data names one folder")
-        self.assert_failure(bertha(*train, "--epochs", 0), 2, "nothing says how long to train")
+        self.assert_failure(bertha(*train, "--data", self.corpus), 2, "--data needs one folder")
+        self.assert_failure(bertha(*train, "--epochs", 0), 2, "the length of the run is unknown")
         self.assert_failure(bertha("data", "prepare", "--text", self.corpus, "--model", "bert-base-cased", "--output",
                                    self.new_folder("none")), 4, "hf download NAME")
 

@@ -132,7 +132,7 @@ class BadCommand(EndToEnd):
                                  ("replay", "use a run from the last checkpoint with train.precision fp32"),
                                  ("completion", "use bertha COMMAND --help"), ("man", "use bertha --help")):
             self.check([command, "check", "--json", "-"],
-                       f"{command}: this version does not have it; {instead}")
+                       f"{command}: retired command; {instead}")
 
     def test_commands_of_tools_that_are_not_installed(self):
         empty = self.new_folder("empty")
@@ -140,7 +140,7 @@ class BadCommand(EndToEnd):
         for command in ("check", "submit", "plot", "compare", "watch", "diagnose", "timeline", "export",
                         "gains", "scale"):
             done = bertha(command, "--help", cwd=empty, extra={"PATH": str(empty)})
-            self.assert_failure(done, 5, f"{command} is a command of bertha-tools, which is not installed",
+            self.assert_failure(done, 5, f"{command} needs bertha-tools, which is not installed",
                                 "pip install harness/tools")
 
 

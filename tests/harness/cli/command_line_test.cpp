@@ -70,7 +70,7 @@ TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
       {"paln", "unknown command paln; did you mean plan?"},
       {"zebra", "unknown command zebra; see bertha --help"},
       {"wach", "unknown command wach; did you mean watch?"},
-      {"-q watch x", "watch has to be the first word: bertha watch"},
+      {"-q watch x", "watch must be the first word; write bertha watch"},
       {"config shwo", "config: unknown command shwo; did you mean show?"},
       {"plan --max-stesp 3", "plan: unknown option --max-stesp; did you mean --max-steps?"},
       {"plan --max_stesp=3", "plan: unknown option --max-stesp; did you mean --max-steps?"},
@@ -223,8 +223,8 @@ TEST(CommandLine, PlanNeedsNoDataAndSaysWhatIsMissing) {
   EXPECT_THAT(ran.out, HasSubstr("6,700 of 448 sequences on 8 ranks"));
   EXPECT_THAT(ran.out, HasSubstr("step 335  samples 150,000\n"));
   EXPECT_THAT(ran.out, HasSubstr("fits"));
-  EXPECT_THAT(ran.out, HasSubstr("missing\n  data.train is not set; make shards with"));
-  EXPECT_THAT(ran.out, HasSubstr("  data.vocab: /none/vocab.txt does not exist; make one with"));
+  EXPECT_THAT(ran.out, HasSubstr("missing\n  data.train is not set; prepare shards with"));
+  EXPECT_THAT(ran.out, HasSubstr("  data.vocab: /none/vocab.txt does not exist; train one with"));
 }
 
 TEST(CommandLine, PlanEndsWithTheCodeThatTheRunWould) {
@@ -292,7 +292,7 @@ TEST(CommandLine, NamesOfTheToolsAreHandedOver) {
   const Ran none = run_program(
       {"/usr/bin/env", "-C", folder.path(""), "PATH=/nowhere", BERTHA_PROGRAM, "plot", "x"});
   EXPECT_EQ(none.code, 5);
-  EXPECT_THAT(none.err, HasSubstr("plot is a command of bertha-tools, which is not installed"));
+  EXPECT_THAT(none.err, HasSubstr("plot needs bertha-tools, which is not installed"));
   const Ran ranks = run_program({"/usr/bin/env", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
                                  "PATH=" + folder.path(""), BERTHA_PROGRAM, "watch"});
   EXPECT_EQ(ranks.code, 5);

@@ -106,7 +106,7 @@ TEST(ConfigRemarks, NoStepsNeedNoSchedule) {
 TEST(CheckConfig, SyntheticDataExcludeShards) {
   EXPECT_EQ(contradiction({"data.synthetic=true", "data.train=shards"}),
             "data.train = shards and data.synthetic = true exclude each other; set data.train: "
-            "\"\" for made-up data, or data.synthetic: false");
+            "\"\" for synthetic data, or data.synthetic: false");
   EXPECT_NE(contradiction({"data.synthetic=true", "data.eval=shards"}), "no error");
   EXPECT_EQ(contradiction({"data.synthetic=true", "data.synthetic_lengths=file"}), "no error");
   EXPECT_NE(contradiction({"data.synthetic_lengths=file"}), "no error");
@@ -121,9 +121,9 @@ TEST(CheckConfig, RunsWhoseLogsSayOpenInAnyCaseMayLeaveTheRules) {
 }
 
 TEST(CheckConfig, CheckpointsThatAreKeptForGoodAreSaved) {
-  EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=30"}),
-            "checkpoint.keep_every_steps = 30, but checkpoint.every_steps = 0 saves none of them; "
-            "set it");
+  EXPECT_EQ(
+      contradiction({"checkpoint.keep_every_steps=30"}),
+      "checkpoint.keep_every_steps = 30, but checkpoint.every_steps = 0 saves none; set it too");
   EXPECT_EQ(contradiction({"checkpoint.keep_every_steps=30", "checkpoint.every_steps=20"}),
             "checkpoint.keep_every_steps = 30 is not a multiple of checkpoint.every_steps = 20; "
             "choose 40");
@@ -156,10 +156,10 @@ TEST(CheckConfig, TheBatchDividesByRanksAndAccumulation) {
 
 TEST(CheckConfig, SequencesFitThePositionTable) {
   EXPECT_EQ(contradiction({"model.max_positions=128", "data.max_masked_per_seq=20"}),
-            "data.max_seq_tokens = 512 is beyond model.max_positions = 128; lower the first or "
+            "data.max_seq_tokens = 512 exceeds model.max_positions = 128; lower the first or "
             "raise the second");
   EXPECT_EQ(contradiction({"data.max_seq_tokens=64"}),
-            "data.max_masked_per_seq = 76 is beyond data.max_seq_tokens = 64; lower it");
+            "data.max_masked_per_seq = 76 exceeds data.max_seq_tokens = 64; lower it");
 }
 
 TEST(CheckConfig, RunNamesAndResumeAreWords) {
@@ -179,7 +179,7 @@ TEST(CheckConfig, TheClosedDivisionHasOneOptimizerScheduleAndLoss) {
             "open");
   for (const char* other : {"optimizer.schedule=linear", "optimizer.schedule=constant",
                             "optimizer.final_fraction=0.1"}) {
-    EXPECT_THAT(contradiction({other, closed}), HasSubstr("learning rate falls to zero"));
+    EXPECT_THAT(contradiction({other, closed}), HasSubstr("learning rate decays to zero"));
   }
   EXPECT_EQ(contradiction({"optimizer.name=adamw", "train.nsp_weight=0.5"}), "no error");
 }
@@ -233,7 +233,7 @@ TEST(CheckConfig, ProfiledStepsAreARange) {
   for (const std::string bad : {"11", "0:3", "5:4", "3:", ":3", "1:2:3", "a:b", "1:2x", "-1:2"}) {
     EXPECT_EQ(contradiction({"log.profile_steps=" + bad}),
               "log.profile_steps = \"" + bad +
-                  "\" is no range of steps; write the first and the last as 11:15");
+                  "\" is not a range of steps; write the first and the last step, such as 11:15");
   }
 }
 

@@ -143,29 +143,29 @@ TEST(LoadConfig, TellsWhatIsNoYamlFile) {
   EXPECT_EQ(error_of(folder, {folder.path("folder")}),
             "folder: is a folder; give the path of a YAML file");
   EXPECT_THAT(error_of(folder, {folder.write("config_A_1x8.sh", "export LR=1\n")}),
-              HasSubstr("config_A_1x8.sh: is a shell script, want YAML; a published config_*.sh is "
-                        "sourced before launch/run_and_time.sh"));
+              HasSubstr("config_A_1x8.sh: is a shell script, want YAML; source a published "
+                        "config_*.sh before launch/run_and_time.sh"));
 }
 
 TEST(LoadConfig, ATabInFrontOfALineIsNamed) {
   EXPECT_EQ(error_of_text("train:\n  seed: 1\n\tmax_steps: 2\n"),
-            "a.yaml:3:1: not YAML: a tab indents this line; indent with blanks");
+            "a.yaml:3:1: not YAML: this line is indented with a tab; use spaces");
   EXPECT_EQ(error_of_text("train:\n\tseed: 1\n"),
-            "a.yaml:2:1: not YAML: a tab indents this line; indent with blanks");
+            "a.yaml:2:1: not YAML: this line is indented with a tab; use spaces");
 }
 
 TEST(LoadConfig, WhatIsNoYamlIsSaidInWords) {
   EXPECT_THAT(error_of_text("train: {seed: 1}}\n"), HasSubstr("a.yaml:1:17: not YAML: a } or ] "));
   EXPECT_THAT(error_of_text("train:\n    seed: 1\n  max_steps: 2\n"),
-              HasSubstr("a.yaml:3:3: not YAML: keys of one section are not indented alike"));
+              HasSubstr("a.yaml:3:3: not YAML: inconsistent indentation within a section"));
   for (const char* text : {"log:\n  run_name: a: b\n", "log:\n  run_name: a\n   seed: b\n"}) {
     EXPECT_THAT(error_of_text(text), HasSubstr("not YAML: a second colon in a value, or a key"));
   }
-  EXPECT_THAT(error_of_text("log:\n  run_name: @a\n"), HasSubstr("write it in quotes"));
+  EXPECT_THAT(error_of_text("log:\n  run_name: @a\n"), HasSubstr("; quote the value"));
 }
 
 TEST(LoadConfig, AQuoteWithoutEndDoesNotTakeTheRestOfTheFile) {
-  const std::string said = "a.yaml:2:13: log.run_name: this quote is never closed; close it";
+  const std::string said = "a.yaml:2:13: log.run_name: a quote is not closed; close it";
   EXPECT_EQ(error_of_text("log:\n  run_name: \"a\ntrain:\n  seed: 1\n"), said);
   EXPECT_EQ(error_of_text("log:\n  run_name: 'a''\ntrain:\n  seed: 1\n"), said);
   EXPECT_EQ(error_of_text("log:\n  run_name: \"a\\\"\n"), said);
@@ -205,8 +205,8 @@ TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
   EXPECT_THAT(error_of_text("include: [b.yaml\n"), HasSubstr("a.yaml:2:1: not YAML: a [ has no ]"));
   EXPECT_EQ(
       error_of_text("train: 5\n"),
-      "a.yaml:1:1: train: found \"5\", want a section of lines such as \"seed: 1\", with a blank "
-      "behind the colon");
+      "a.yaml:1:1: train: found \"5\", want a section of lines such as \"seed: 1\", with a space "
+      "after the colon");
   EXPECT_EQ(error_of_text("include: {a: b}\n"),
             "a.yaml:1:10: include: found a section, want the path of a file");
 }
@@ -314,7 +314,7 @@ TEST(LoadConfig, OtherNamesOfAValueLeadToIt) {
 
 TEST(LoadConfig, AnOverrideWithoutValueSaysHow) {
   EXPECT_EQ(error_of_set("train.seed"),
-            "--set train.seed: found no \"key=value\"; write --set train.seed=1");
+            "--set train.seed: found no \"=\", want key=value, such as --set train.seed=1");
 }
 
 TEST(LoadConfig, ReportsAllErrorsAtOnce) {
@@ -363,9 +363,9 @@ TEST(Load, ARetiredKeyIsAWarningAndNothingElse) {
   EXPECT_EQ(loaded.config.log.run_name, "a");
   ASSERT_EQ(log.lines.size(), 2u);
   EXPECT_EQ(log.lines[0].level, LogLevel::kWarning);
-  EXPECT_THAT(log.lines[0].text, EndsWith("old.yaml:1:7: log.plots is gone: "
+  EXPECT_THAT(log.lines[0].text, EndsWith("old.yaml:1:7: log.plots is retired; "
                                           "bertha-tools plot draws the curves of a run"));
-  EXPECT_THAT(log.lines[1].text, StartsWith("--set log.plots=true: log.plots is gone"));
+  EXPECT_THAT(log.lines[1].text, StartsWith("--set log.plots=true: log.plots is retired; "));
 }
 
 TEST(Load, TheTrustRatioOfEarlierVersionsChoosesTheOptimizer) {
