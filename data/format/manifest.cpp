@@ -178,7 +178,7 @@ void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest) {
 void check_hash(const std::string& path, const std::string& xxh3) {
   const std::string found = xxh3_of_file(path);
   if (found == xxh3) return;
-  fail(ExitCode::kData, path, ": has the hash ", found, ", its manifest says ", xxh3,
+  fail(ExitCode::kData, path, ": has the hash ", found, ", but its manifest states ", xxh3,
        "; the file is damaged, prepare or copy it again");
 }
 

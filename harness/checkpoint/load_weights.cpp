@@ -127,6 +127,17 @@ std::string listed(const std::vector<ModelPart>& parts) {
   return "no " + joined(parts, ", no ", name_of);
 }
 
+/// Initial values of the parts that the file lacks.
+std::string initial_values(const std::vector<ModelPart>& parts, bool trains_sentence_head) {
+  if (trains_sentence_head || !contains(parts, ModelPart::kSentenceHead)) {
+    return "initialized with random weights";
+  }
+  const char* const why = "zero because train.nsp_weight is 0";
+  return parts.size() == 1
+             ? concat("left ", why)
+             : concat("initialized with random weights, the sentence head left ", why);
+}
+
 void refuse_missing(const WeightPlace& place, const std::vector<ModelPart>& parts) {
   if (parts.empty()) return;
   fail(ExitCode::kData, place.path, ": has ", listed(parts),
@@ -304,7 +315,8 @@ WeightRequest weight_request(const Config& config) {
   return {.path = checkpoint.init,
           .missing_heads = checkpoint.init_missing_heads,
           .differences = checkpoint.init_differences,
-          .seed = static_cast<uint64_t>(config.train.seed)};
+          .seed = static_cast<uint64_t>(config.train.seed),
+          .trains_sentence_head = config.train.nsp_weight > 0};
 }
 
 LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& model,
@@ -349,8 +361,9 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   std::fill_n(flat, table.elements, 0.0f);
   if (!loaded.fresh.empty()) {
     initialize(table, dims, model.init_stddev, request.seed, flat);
-    loaded.notes.push_back(concat(place.path, " has ", listed(loaded.fresh),
-                                  ": started from random weights, all other tensors are loaded"));
+    loaded.notes.push_back(concat(place.path, " has ", listed(loaded.fresh), ": ",
+                                  initial_values(loaded.fresh, request.trains_sentence_head),
+                                  "; all other tensors are loaded"));
   }
   for (const NamedRows& rows : wanted) {
     if (contains(loaded.fresh, rows.part)) continue;

@@ -15,7 +15,8 @@ struct WeightRequest {
   std::string path;  // as in locate_weights()
   MissingHeads missing_heads = MissingHeads::kRefuse;
   StatedDifferences differences = StatedDifferences::kRefuse;
-  uint64_t seed = 0;  // of fresh heads
+  uint64_t seed = 0;                 // of fresh heads
+  bool trains_sentence_head = true;  // else the caller sets a fresh one to zero
 };
 /// What checkpoint.init and its companions ask for.
 WeightRequest weight_request(const Config& config);

@@ -68,17 +68,18 @@ bool target_reached(const RunSummary& summary) {
 
 std::string summary_text(const RunSummary& summary) {
   std::string text = "\nResult\n";
-  text += row("target", summary.target_accuracy > 0
-                            ? fixed_text(summary.target_accuracy, 4) + " masked-LM accuracy"
-                            : "none");
-  text += row("reached", accuracy_text(summary.accuracy) + verdict(summary));
+  const bool has_target = summary.target_accuracy > 0;
+  if (has_target) {
+    text += row("target", fixed_text(summary.target_accuracy, 4) + " masked-LM accuracy");
+  }
+  text +=
+      row(has_target ? "reached" : "accuracy", accuracy_text(summary.accuracy) + verdict(summary));
   if (summary.baseline_accuracy) {
-    const bool covers_target =
-        summary.target_accuracy > 0 && summary.target_accuracy <= *summary.baseline_accuracy;
-    text += row("baseline",
+    const bool covers_target = has_target && summary.target_accuracy <= *summary.baseline_accuracy;
+    text += row(has_target ? "baseline" : "guessing",
                 fixed_text(*summary.baseline_accuracy, 4) + "  (always the most frequent token)" +
                     (covers_target ? "; the target is not above it, so reaching it shows nothing; "
-                                     "set train.target_accuracy higher"
+                                     "raise train.target_accuracy"
                                    : ""));
   }
   text += row("steps", grouped_text(summary.steps));

@@ -10,10 +10,10 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kFallingRecords = 17;  // a loss scale that is lower sixteen times in a row
+constexpr size_t kFallingRecords = 17;  // in which the loss scale falls sixteen times in a row
 constexpr size_t kEqualEvals = 3;
 
-/// Replaces the records that a run makes again after going back to a checkpoint.
+/// Replaces records that a run repeats after returning to a checkpoint.
 template <class Record>
 void append(const Record& record, size_t most, std::vector<Record>& records) {
   std::erase_if(records, [&](const Record& earlier) { return earlier.step >= record.step; });
@@ -46,14 +46,14 @@ std::vector<std::string> CurveChecks::after_step(const StepRecord& record) {
     add("checkpoint not loaded",
         concat("the first masked-token loss is ", fixed_text(record.mlm_loss, 2),
                ", that of random weights, although the run starts from ", start_weights_,
-               ". Evaluate that checkpoint by itself with bertha eval, and compare vocabularies: "
-               "its vocab.txt has to be the one that the data was made with"),
+               ". Evaluate that checkpoint alone with bertha eval, and compare its vocab.txt with "
+               "the vocabulary of the data: they must be the same"),
         sentences);
   }
   if (record.mlm_loss > kTimesGuessing * guessing_loss_) {
     add("divergence",
         concat("the masked-token loss of step ", record.step, " is ", scaled_text(record.mlm_loss),
-               ", and guessing costs ", fixed_text(guessing_loss_, 2),
+               ", more than guessing, ", fixed_text(guessing_loss_, 2),
                ": the updates are too large. Lower optimizer.base_learning_rate, lengthen "
                "optimizer.warmup_steps, or clip gradients with optimizer.max_gradient_norm"),
         sentences);

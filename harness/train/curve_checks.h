@@ -8,16 +8,16 @@
 
 namespace bertha {
 
-/// Warns of a run whose records show a known fault, each fault once: a start checkpoint that was
-/// not loaded, evaluations that repeat, a loss worse than guessing, a collapsing loss scale.
-/// `bertha-tools diagnose` knows more shapes, of runs that have ended.
+/// Detects known faults in the records of a run, each once: initial weights that were not loaded,
+/// evaluations that repeat, a loss worse than guessing, a collapsing loss scale.
+/// `bertha-tools diagnose` detects more, in runs that have ended.
 class CurveChecks {
  public:
   CurveChecks() = default;
-  /// start_weights: checkpoint.init; "" = drawn at random.
+  /// start_weights: checkpoint.init; "" = random weights.
   CurveChecks(int64_t vocab_size, int64_t first_step, std::string start_weights);
 
-  /// Sentences to warn with, few or none.
+  /// Warnings, if any.
   std::vector<std::string> after_step(const StepRecord& record);
   std::vector<std::string> after_eval(const EvalRecord& record);
 

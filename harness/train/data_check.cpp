@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 void check_path(const char* key, const std::string& path, const char* or_else = "") {
   constexpr const char* kAdvice =
-      "run launch/quickstart, or make shards with `bertha data prepare` and name their folder";
+      "run launch/quickstart, or prepare shards with `bertha data prepare` and give their folder";
   if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice, or_else);
   if (std::error_code error; !fs::exists(path, error)) {
     fail(ExitCode::kData, key, ": ", path, ": no such file or folder; ", kAdvice);
@@ -38,19 +38,19 @@ void check_vocabulary(const Config& config, int rank) {
   if (path.empty()) return;
   const int64_t entries = Vocabulary::load(path).size();
   if (entries > config.model.vocab_size) {
-    fail(ExitCode::kUsage, path, ": has ", entries, " entries, model.vocab_size is ",
+    fail(ExitCode::kUsage, path, ": has ", entries, " entries, but model.vocab_size is ",
          config.model.vocab_size, "; set model.vocab_size to ", entries, " or more.");
   }
   if (entries < config.model.vocab_size && config.checkpoint.init.empty() && rank == 0) {
-    log_line(
-        LogLevel::kWarning,
-        concat(path, ": has ", entries, " entries, model.vocab_size is ", config.model.vocab_size,
-               ", and no token has the other rows; set it to ", entries, " unless you want them"));
+    log_line(LogLevel::kWarning,
+             concat(path, ": has ", entries, " entries, but model.vocab_size is ",
+                    config.model.vocab_size, ", so no token uses the other rows; set it to ",
+                    entries, " unless you want them"));
   }
 }
 
 /// Compares the tokenizer settings that `file` states ("" = unknown) with the settings next to a
-/// vocabulary or model: text that was tokenized otherwise has other ids.
+/// vocabulary or model: different settings give text different ids.
 void check_tokenizer(const std::string& file, const std::string& settings,
                      const std::string& folder_or_file) {
   const bool named = !folder_or_file.empty();
@@ -60,47 +60,47 @@ void check_tokenizer(const std::string& file, const std::string& settings,
   std::string other =
       named ? tokenizer_config_path(folder_or_file) : "data.vocab, which is not set,";
   if (named && !fs::exists(other)) other += ", which is missing,";
-  fail(ExitCode::kData, file, ": states ", settings, ", and ", other, " means ", found,
-       "; make the shards with the vocabulary of the model (--vocab) and set data.vocab to it, or "
-       "correct tokenizer_config.json beside it where it is wrong.");
+  fail(ExitCode::kData, file, ": states ", settings, ", but ", other, " means ", found,
+       "; prepare the shards with the vocabulary of the model (--vocab) and set data.vocab to it, "
+       "or correct the tokenizer_config.json that is wrong.");
 }
 
-/// Ids of another vocabulary mean other words, and most of them are within the range of this one.
+/// Ids of another vocabulary mean other words, although most are within the range of this one.
 void check_made_with(const Config& config, const std::string& path, const Manifest& manifest) {
   const auto made_with = manifest.options.find("vocab_sha256");
-  if (made_with == manifest.options.end()) return;  // converted: not known
+  if (made_with == manifest.options.end()) return;  // converted data: unknown
   if (manifest.limits.vocab_size > config.model.vocab_size) {
-    fail(ExitCode::kUsage, path, ": the shards were made with a vocabulary of ",
-         manifest.limits.vocab_size, " entries, model.vocab_size is ", config.model.vocab_size,
+    fail(ExitCode::kUsage, path, ": the shards were prepared with a vocabulary of ",
+         manifest.limits.vocab_size, " entries, but model.vocab_size is ", config.model.vocab_size,
          "; set model.vocab_size to ", manifest.limits.vocab_size,
-         " or more, or data.verify_manifest to false to go on all the same.");
+         " or more, or data.verify_manifest to false to train on them anyway.");
   }
   if (manifest.limits.max_seq_tokens > config.data.max_seq_tokens) {
-    fail(ExitCode::kUsage, path, ": the shards were made with sequences of up to ",
-         manifest.limits.max_seq_tokens, " tokens, data.max_seq_tokens is ",
+    fail(ExitCode::kUsage, path, ": the shards were prepared with sequences of up to ",
+         manifest.limits.max_seq_tokens, " tokens, but data.max_seq_tokens is ",
          config.data.max_seq_tokens, "; set data.max_seq_tokens to ",
          manifest.limits.max_seq_tokens,
-         ", or data.verify_manifest to false if no sequence is as long.");
+         ", or data.verify_manifest to false if every sequence is short enough.");
   }
   if (config.data.vocab.empty()) return;
   const std::string found = vocabulary_sha256(config.data.vocab);
   if (found == made_with->second) return;
-  fail(ExitCode::kData, config.data.vocab, ": has the SHA-256 ", found, ", and ", path,
-       " says that the shards were made with the vocabulary ", made_with->second,
-       "; set data.vocab to that one, or data.verify_manifest to false to go on all the same.");
+  fail(ExitCode::kData, config.data.vocab, ": has the SHA-256 ", found, ", but by ", path,
+       " the shards were prepared with the vocabulary ", made_with->second,
+       "; set data.vocab to that one, or data.verify_manifest to false to train on them anyway.");
 }
 
 void check_shard(const std::string& path, const ManifestShard& wanted, bool opens) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   if (bytes != wanted.bytes) {
-    fail(ExitCode::kData, path, ": has ", bytes, " bytes, its manifest says ", wanted.bytes,
+    fail(ExitCode::kData, path, ": has ", bytes, " bytes, but its manifest states ", wanted.bytes,
          "; prepare or copy the data again.");
   }
   if (!opens) return;
   const int64_t samples = inspect_shard(path).num_samples;
   if (samples != wanted.samples) {
-    fail(ExitCode::kData, path, ": holds ", samples, " samples, its manifest says ", wanted.samples,
-         "; prepare or copy the data again.");
+    fail(ExitCode::kData, path, ": contains ", samples, " samples, but its manifest states ",
+         wanted.samples, "; prepare or copy the data again.");
   }
 }
 
@@ -119,13 +119,14 @@ void check_shards(const Config& config, const std::string& data_path, size_t ran
     const auto found = known.find(fs::path(path).filename().string());
     if (found == known.end()) {
       fail(ExitCode::kData, path, ": is not in ", manifest_path(data_path),
-           "; remove it, or set data.verify_manifest to false to train on it all the same.");
+           "; remove it, or set data.verify_manifest to false to train on it anyway.");
     }
     if (i % num_ranks == rank) check_shard(path, *found->second, opens);
   }
   if (fs::is_directory(data_path) && shards.size() != known.size()) {
-    fail(ExitCode::kData, data_path, ": holds ", shards.size(), " shards, its manifest names ",
-         known.size(), "; copy the missing ones, or set data.verify_manifest to false.");
+    fail(ExitCode::kData, data_path, ": contains ", shards.size(),
+         " shards, but its manifest lists ", known.size(),
+         "; copy the missing ones, or set data.verify_manifest to false.");
   }
 }
 
@@ -147,7 +148,7 @@ std::vector<std::string> known_hashes(const Config& config,
 
 void check_data_paths(const Config& config) {
   if (!config.data.synthetic) {
-    check_path("data.train", config.data.train, "; data.synthetic=true trains on made-up data");
+    check_path("data.train", config.data.train, "; data.synthetic=true trains on synthetic data");
   }
   check_eval_path(config);
 }

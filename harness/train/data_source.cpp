@@ -29,7 +29,7 @@ std::unique_ptr<Pipeline> open_synthetic(SyntheticSteps steps, const SyntheticRu
   return make_synthetic_pipeline(steps, of_rank, std::move(allocate));
 }
 
-/// A file may differ between nodes.
+/// Checks that all ranks read the same lengths: a file may differ between nodes.
 void check_same_lengths(const std::string& path, const LengthHistogram& lengths,
                         Transport& transport) {
   const std::string_view bytes(reinterpret_cast<const char*>(lengths.data()),
@@ -38,7 +38,7 @@ void check_same_lengths(const std::string& path, const LengthHistogram& lengths,
   for (size_t rank = 1; rank < seen.size(); ++rank) {
     if (seen[rank] == seen[0]) continue;
     fail(ExitCode::kData, "data.synthetic_lengths: ", path, ": rank ", rank,
-         " reads other lengths than rank 0, want the same on all; copy one file to every node");
+         " read other lengths than rank 0; copy one file to every node");
   }
 }
 
@@ -61,8 +61,8 @@ OpenPipeline plan_steps(const Config& config, int64_t first_step, int64_t num_st
   };
 }
 
-/// The md5 over `choice`, names and sizes of the shards, and over these and the hashes that their
-/// manifest states; "" without a manifest.
+/// The md5 over `choice`, names and sizes of the shards; and the md5 over these and the hashes in
+/// their manifest, "" without a manifest.
 std::pair<std::string, std::string> identity_of(const Config& config, const std::string& data_path,
                                                 const std::string& choice) {
   const std::vector<std::string> shards = list_shards(data_path);
@@ -83,7 +83,7 @@ std::pair<std::string, std::string> identity_of(const Config& config, const std:
   return {md5_of_text(names), hashes.empty() ? "" : md5_of_text(contents)};
 }
 
-/// [entries]  whether each is a piece that continues a word.
+/// Whether each entry continues a word: [entries].
 std::shared_ptr<const std::vector<bool>> pieces_inside_words(const Vocabulary& vocabulary) {
   auto continues = std::make_shared<std::vector<bool>>();
   for (int64_t id = 0; id < vocabulary.size(); ++id) {
@@ -139,9 +139,9 @@ std::optional<MaskRule> mask_rule(const DataConfig& data) {
   }
   const std::optional<Manifest> manifest = find_manifest(data.train);
   if (!manifest || !manifest->special_ids) {
-    fail(ExitCode::kUsage, "data.masking = dynamic needs the ids of [CLS], [SEP] and [MASK], and ",
+    fail(ExitCode::kUsage, "data.masking = dynamic needs the ids of [CLS], [SEP] and [MASK], but ",
          manifest_path(data.train), manifest ? " states none" : " is missing",
-         "; set data.vocab to the vocabulary that the shards were made with.");
+         "; set data.vocab to the vocabulary of the shards.");
   }
   rule.special = *manifest->special_ids;
   rule.vocab_size = manifest->limits.vocab_size;

@@ -19,7 +19,7 @@
 namespace bertha {
 namespace {
 
-/// The arrays of a global batch, as if its micro-batches were one.
+/// The arrays of a global batch, with its micro-batches joined into one.
 struct GlobalBatch {
   std::vector<int64_t> sample_ids;
   std::vector<int32_t> cu_seqlens{0};
@@ -83,19 +83,18 @@ void write_weights(const Config& config, const Dims& dims, const std::string& pa
 void dump_batches(const Config& config, const DumpOptions& options) {
   if (options.steps > config.train.max_steps) {
     fail(ExitCode::kUsage, "--steps is ", options.steps, ", but train.max_steps is ",
-         config.train.max_steps, ": the run has no more batches; set train.max_steps higher.");
+         config.train.max_steps, ": the run has no more batches; raise train.max_steps.");
   }
   if (config.data.order == SampleOrder::kPublished) {
-    log_line(
-        LogLevel::kWarning,
-        "data.order is published, so that batches depend on the number of ranks: these are the "
-        "batches of a run on one rank");
+    log_line(LogLevel::kWarning,
+             "data.order is published, so batches depend on the number of ranks: these are the "
+             "batches of a run on one rank");
   }
   const Dims dims = make_dims(config.model);
   check_data_paths(config);
   check_data(config, 0, 1);
   const OpenPipeline open = plan_training_data(config, 0, options.steps);
-  make_folder(options.folder, "choose a place that can be written");
+  make_folder(options.folder, "choose a folder that can be written");
   SoloTransport transport;
   const auto pipeline = open(borrowed(transport), plain_host_allocator());
   while (const auto step = pipeline->next()) {

@@ -13,7 +13,7 @@ struct DumpOptions {
   bool weights = false;
 };
 
-/// Writes what a run of `config` trains on, so that another program can train on the same:
+/// Writes the batches that a run of `config` trains on, so that another program can train on them:
 ///
 ///   batch_00000001.safetensors  the global batch of step 1, and so on; un-padded, sequences in the
 ///                               order of the loader of one rank, micro-batches one after another
@@ -27,14 +27,14 @@ struct DumpOptions {
 ///     next_sentence_labels  I32 [B]      0 = real next sentence, 1 = random
 ///     seqs_per_micro_batch  I32 [K]
 ///   config.yaml                 every key with its value
-///   config.json                 the model's, as checkpoints have it
+///   config.json                 the model's, as in checkpoints
 ///   model.safetensors           with `weights`: as of step 0, f32, under Hugging Face names
 ///
-/// Which samples a step holds is the same on any number of ranks, except with data.order
-/// published. Dropout is not written: set it to 0 in both programs to compare them.
+/// The samples of a step do not depend on the number of ranks, except with data.order published.
+/// Dropout is not written: set it to 0 in both programs to compare them.
 ///
 /// Errors    as reading the data; Error(kUsage) for more steps than train.max_steps; Error(kData)
-///           when a file cannot be written.
+///           if a file cannot be written.
 void dump_batches(const Config& config, const DumpOptions& options);
 
 }  // namespace bertha

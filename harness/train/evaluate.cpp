@@ -30,10 +30,10 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
   counts = transport.sum(counts);
 
   EvalSetFacts facts{.num_seqs = counts[tokens]};
-  // A rank takes its part of the set that it sees, which may differ between nodes.
+  // A rank takes its part of the set on its node, which may differ between nodes.
   if (counts[tokens + 1] != facts.num_seqs * (facts.num_seqs - 1) / 2) {
     fail(ExitCode::kData, "the ranks see different shards of data.eval: their ", facts.num_seqs,
-         " sequences are not one whole set; copy it to every node");
+         " sequences are not one complete set; copy the set to every node");
   }
   counts.resize(tokens);
   int64_t most = 0;
@@ -43,8 +43,9 @@ EvalSetFacts describe_eval_set(std::span<const HostBatch> batches, int64_t vocab
   }
   if (facts.num_masked == 0) {
     fail(ExitCode::kData, "data.eval (", path, "): none of its ", facts.num_seqs,
-         " sequences has a masked token, so there is no accuracy to measure; give data with masked "
-         "tokens, as `bertha data prepare` makes it");
+         " sequences has a masked token, so the accuracy is undefined; give data with masked "
+         "tokens, "
+         "as from `bertha data prepare`");
   }
   facts.constant_answer_accuracy =
       static_cast<double>(most) / static_cast<double>(facts.num_masked);
@@ -59,7 +60,7 @@ std::string uncertainty_text(int64_t masked_tokens) {
 std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path) {
   constexpr int64_t kFewestMasked = 100;
   if (facts.num_masked >= kFewestMasked) return "";
-  return concat("data.eval (", path, ") holds only ", facts.num_masked,
+  return concat("data.eval (", path, ") contains only ", facts.num_masked,
                 " masked tokens: the accuracy is ", uncertainty_text(facts.num_masked),
                 "; give more evaluation text");
 }

@@ -18,7 +18,7 @@
 namespace bertha {
 namespace {
 
-/// Makes an fp8 evaluation use the scales of the run: the weights alone do not contain any.
+/// Sets the run's scales for an fp8 evaluation: the weights alone do not contain them.
 void take_scales(const std::string& checkpoint, Bert& model) {
   if (!model.needs_scales()) return;
   const std::string path = checkpoint + "/state.json";
@@ -27,8 +27,8 @@ void take_scales(const std::string& checkpoint, Bert& model) {
     exponents = training_state_from_json(read_text_file(path), path).fp8_scale_exponents;
   }
   if (exponents.empty()) {
-    fail(ExitCode::kData, checkpoint, ": holds no scales of fp8, which a checkpoint of a run with ",
-         "train.precision fp8 has; set train.precision to auto to evaluate it.");
+    fail(ExitCode::kData, checkpoint, ": has no fp8 scales, want a checkpoint of a run with ",
+         "train.precision fp8; set train.precision to auto to evaluate this one.");
   }
   model.set_scale_exponents(exponents);
 }
@@ -68,7 +68,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   check_eval_vocabulary(config, locate_weights(checkpoint).folder);
   Config eval_config = config;
   eval_config.checkpoint.init = checkpoint;
-  // Buffers for evaluation batches only.
+  // The buffers need to fit evaluation batches only.
   eval_config.train.global_batch_seqs = 1;
   eval_config.train.accumulation_steps = 1;
   Session session(eval_config, world);

@@ -28,7 +28,7 @@ RunEnd end_log(const Run& run, Reporter& reporter, ExitCode exit_code,
 void print_summary(const Run& run, const Telemetry& telemetry, const RunEnd& end) {
   if (run.world->rank() != 0) return;
   const TrainingState& state = run.state;
-  // A second start of a finished run trains nothing: then the rate over all its time is kept.
+  // A second start of a finished run trains nothing; its rate is that of the whole run.
   double seqs_per_second = telemetry.progress->seqs_per_second();
   if (seqs_per_second <= 0 && state.training_seconds > 0) {
     seqs_per_second = static_cast<double>(state.samples_trained) / state.training_seconds;
@@ -55,11 +55,11 @@ void print_summary(const Run& run, const Telemetry& telemetry, const RunEnd& end
   std::cout << text << std::flush;
 }
 
-/// The failure itself is what the user has to know: one more of the log only adds a warning. All
-/// ranks call it.
+/// Ends the log after a failure. The failure itself matters most, so an error while closing the log
+/// only adds a warning. All ranks call it.
 void abort_log(Training& training, const Error& reason) {
   const std::optional<double> joules =
-      training.run.joules();  // before what may fail on one rank alone
+      training.run.joules();  // a collective, so before calls that may fail on one rank
   Reporter& reporter = *training.telemetry.reporter;
   try {
     finish_capture(training);
@@ -67,11 +67,11 @@ void abort_log(Training& training, const Error& reason) {
     end_log(training.run, reporter, reason.code, joules);
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarning,
-             concat("the log of the run stays without its end: ", error.what()));
+             concat("the log of the run could not be completed: ", error.what()));
   }
 }
 
-/// The most of all ranks, in the log. All ranks call it.
+/// Logs the maximum over all ranks. All ranks call it.
 void report_memory(const Run& run, Telemetry& telemetry) {
   note_memory(telemetry, run);
   constexpr int64_t kMiB = 1 << 20;
@@ -85,7 +85,8 @@ int say_how_to_go_on(const Run& run) {
                                                 : concat("at step ", grouped_text(run.state.step),
                                                          ", all saved in ", run.run_dir);
   if (run.world->rank() == 0) {
-    log_line(LogLevel::kInfo, concat("stopped ", where, "; run the same command again to go on"));
+    log_line(LogLevel::kInfo,
+             concat("stopped ", where, "; run the same command again to continue"));
   }
   return static_cast<int>(ExitCode::kRequeue);
 }
@@ -118,14 +119,14 @@ int finish_run(Training& training, Stop stop) {
     return finish_numeric(
         training,
         concat(lamb.most_skips_in_a_row,
-               " updates in a row were skipped: their gradient was not finite",
+               " consecutive updates were skipped: their gradient was not finite",
                run.config.optimizer.gradient_spike != SpikeRule::kWarn ? " or its norm a spike."
                                                                        : "."));
   }
 
   if (stop == Stop::kEndOfPlan && !is_evaluated(run)) evaluate_now(training);
   if (is_target_reached(run)) stop = Stop::kTarget;
-  // Fresh weights need no saving: the next start makes them again.
+  // Initial weights are not saved: the next start computes them again.
   const bool saves = stop == Stop::kRequeue ? run.state.step > 0 : run.config.checkpoint.at_end;
   if (saves && run.saved_step != run.state.step) save_now(training);
 

@@ -9,7 +9,8 @@
 
 namespace bertha {
 
-/// Device memory on the host, a piece at a time: tensors may be larger than what can be pinned.
+/// Copies device memory to the host in pieces: tensors may be larger than memory that can be
+/// pinned.
 class HostPieces {
  public:
   /// Both outlive this.

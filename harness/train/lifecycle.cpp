@@ -12,7 +12,7 @@
 namespace bertha {
 namespace {
 
-/// Later spikes follow from the first one.
+/// Notes the first spike only: later ones follow from it.
 void note_spike(Lifecycle& lifecycle, const Run& run, const Spike& spike) {
   if (!goes_back(run)) return;
   if (!lifecycle.spike || spike.last_step < lifecycle.spike->last_step) lifecycle.spike = spike;
@@ -23,9 +23,9 @@ bool is_time_over(const Run& run) {
   return limit_seconds > 0 && run.seconds_of_this_process() >= limit_seconds;
 }
 
-/// On rank 0: the newest complete checkpoint from before the spike or, if all that are left lie in
-/// its steps, the oldest; "" = there is none. Planned ones come first, so that a run that was
-/// stopped on the way, and saved there, goes back as far as one that was not.
+/// On rank 0: the newest complete checkpoint from before the spike or, if all remaining ones are
+/// within its steps, the oldest; "" = none. Planned checkpoints are preferred, so that a run that
+/// was stopped and saved in between returns as far as an uninterrupted one.
 std::string checkpoint_before(const Spike& spike, const std::string& folder, int64_t every_steps) {
   std::string planned, any;
   for (const std::string& path : list_checkpoints(folder)) {
@@ -56,7 +56,7 @@ Findings examine(Lifecycle& lifecycle, Run& run, const StepScalars& scalars, int
     note_spike(lifecycle, run,
                {.first_step = lamb.last_spike_step, .last_step = lamb.last_spike_step});
   }
-  // A record of the usual loss ends at the same steps wherever the process began.
+  // A record of the usual loss ends at the same steps, whichever step the process began at.
   const int64_t every_steps = run.config.train.log_every_steps;
   findings.jump = add_losses(run.state.usual_loss, scalars.stats, step % every_steps == 0,
                              run.config.model.vocab_size);
@@ -83,10 +83,10 @@ Stop stop_of_this_rank(const Lifecycle& lifecycle, Run& run) {
 
 std::string rewind(Lifecycle& lifecycle, Run& run) {
   const Spike spike = *std::exchange(lifecycle.spike, std::nullopt);
-  if (lifecycle.rewinds >= kMostRewinds) {
-    fail(ExitCode::kNumeric, "the run has gone back ", lifecycle.rewinds,
+  if (lifecycle.rewinds >= kMaxRewinds) {
+    fail(ExitCode::kNumeric, "the run was rewound ", lifecycle.rewinds,
          " times without reaching a new checkpoint, and step ", grouped_text(spike.last_step),
-         " is out of the ordinary again. Lower optimizer.base_learning_rate.");
+         " has a spike again. Lower optimizer.base_learning_rate.");
   }
   ++lifecycle.rewinds;
   lifecycle.earlier_spikes += std::exchange(lifecycle.known_spikes, 0);
@@ -99,17 +99,17 @@ std::string rewind(Lifecycle& lifecycle, Run& run) {
   const int64_t next_batch = spike.last_step + run.state.batches_left_out;
   put_back(run, from);
   run.state.batches_left_out = next_batch - run.state.step;
-  run.saved_step = -1;             // it was saved with other batches to come
-  on_first_rank(*run.world, [&] {  // later ones are no longer the run's own
+  run.saved_step = -1;             // the saved checkpoint expects other batches
+  on_first_rank(*run.world, [&] {  // later checkpoints no longer belong to the run
     set_aside_later_checkpoints(folder, run.state.step);
   });
   open_batches(run);
   run.session->model->reset_stats();
-  return concat("went back to step ", grouped_text(run.state.step), " (",
+  return concat("returned to step ", grouped_text(run.state.step), " (",
                 from.empty() ? "the start of the run" : from, ") and leaves out the ",
                 grouped_text(spike.last_step - run.state.step), " batches from there to step ",
-                grouped_text(spike.last_step), ": ", lifecycle.rewinds, " of ", kMostRewinds,
-                " times before the next checkpoint");
+                grouped_text(spike.last_step), ": rewind ", lifecycle.rewinds, " of at most ",
+                kMaxRewinds, " before the next checkpoint");
 }
 
 }  // namespace bertha

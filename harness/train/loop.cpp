@@ -28,8 +28,7 @@ void capture_if_due(Training& training) {
   capture(telemetry, run, has_record(run));
 }
 
-/// Examines all steps so far; afterwards every rank knows the same spike, or none. Blocks: the
-/// host.
+/// Examines all steps so far; afterwards every rank has the same spike, or none. Blocks: the host.
 bool finds_spike(Training& training) {
   if (training.telemetry.probed_step == training.run.state.step) {
     finish_capture(training);
@@ -39,7 +38,7 @@ bool finds_spike(Training& training) {
   return training.lifecycle.spike.has_value();
 }
 
-/// Before anything is saved from them.
+/// Compares replicas before anything is saved from them.
 void check_replicas_if_due(const Run& run) {
   const int64_t every_steps = run.config.train.check_replicas_every_steps;
   const bool is_due = every_steps > 0 && run.state.step % every_steps == 0;
@@ -87,7 +86,7 @@ void go_back(Training& training) {
   telemetry.reporter->warning(sentence);
 }
 
-/// All ranks take the same decision at the end of a step.
+/// The decision of all ranks at the end of a step.
 Stop next_stop(Training& training) {
   auto& [run, telemetry, lifecycle] = training;
   const Stop stop =
@@ -100,10 +99,9 @@ Stop next_stop(Training& training) {
 
 void say_that_nothing_is_left(const Training& training) {
   training.telemetry.reporter->event(
-      concat("this run had ended at step ", training.run.first_step,
-             " before: nothing is left to train; for a new run give another folder with "
-             "--output-dir or another log.run_name, or start over in this one with --resume "
-             "never"));
+      concat("this run has already ended at step ", training.run.first_step,
+             ", nothing is left to train; for a new run give another folder with --output-dir or "
+             "another log.run_name, or start over in this folder with --resume never"));
 }
 
 }  // namespace
@@ -164,7 +162,7 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
       stop = next_stop(training);
     }
     return finish_run(training, stop);
-  } catch (const Error& error) {  // of a save, of replicas or of going back, on all ranks
+  } catch (const Error& error) {  // from a save, a replica check or a rewind, on all ranks
     if (error.code != ExitCode::kNumeric) throw;
     return finish_numeric(training, error.what());
   }

@@ -8,21 +8,21 @@
 
 namespace bertha {
 
-/// A record whose loss of masked tokens is more than this part of what guessing costs, the
-/// logarithm of the number of classes, above the usual one. A mean over m masked tokens is
-/// uncertain by about 2.5 / sqrt(m), and the part is 2.6 for 30,522 classes.
+/// A jump is a record whose masked-token loss exceeds the usual one by this fraction of the loss of
+/// guessing, the logarithm of the number of classes. A mean over m masked tokens is uncertain by
+/// about 2.5 / sqrt(m), and the threshold is 2.6 for 30,522 classes.
 inline constexpr double kJumpOfGuessing = 0.25;
-/// The usual loss is a mean over about as many records; before that many nothing is a jump.
+/// The usual loss is a mean over about this many records; earlier ones are never a jump.
 inline constexpr int64_t kLossesRemembered = 8;
 
 struct LossJump {
-  double loss = 0;   // of masked tokens, over a record
-  double usual = 0;  // before it
+  double loss = 0;   // masked-token loss of the record
+  double usual = 0;  // usual loss before it
 };
 
-/// Adds losses to the open record, and if it ends here, adds its mean to the usual loss, counting
-/// at most as the largest loss that is not a jump. Returns the jump, if it is one. Losses that are
-/// not finite are not a jump and are left out: the gradient shows them.
+/// Adds losses to the open record and, if it ends here, adds its mean to the usual loss, limited to
+/// the largest loss that is not a jump. Returns the jump, if it is one. Losses that are not finite
+/// are not a jump and are left out: the gradient shows them.
 std::optional<LossJump> add_losses(UsualLoss& usual, const LossStats& losses, bool ends_record,
                                    int64_t classes);
 

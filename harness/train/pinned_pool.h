@@ -7,14 +7,14 @@
 
 namespace bertha {
 
-/// Pinned memory that is taken from the device once and used again and again: freeing it waits for
-/// all work of a GPU, and taking it costs as much as a short step. A block goes back to the pool
-/// with its last user, and to the device with the pool and all its blocks.
+/// A pool of pinned memory: freeing it waits for all work of a GPU, and allocating it takes as long
+/// as a short step. A block returns to the pool with its last user; all blocks are freed with the
+/// pool.
 ///
-/// Bytes     of a block: what is asked for, rounded up to a power of two, so that batches of many
-///           sizes share few blocks. There are as many as were in use at once.
+/// Bytes     of a block: the requested size, rounded up to a power of two, so that batches of many
+///           sizes share few blocks. The pool has as many blocks as were in use at once.
 /// Errors    as Device::allocate_pinned.
-/// Threads   blocks may be taken and given back by any thread. The device must outlive both.
+/// Threads   any thread may allocate and release blocks. The device must outlive both.
 HostAllocator make_pinned_pool(Device& device);
 
 }  // namespace bertha

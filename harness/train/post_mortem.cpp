@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Adds the figures of a tensor on the device (f32, bf16 or f16) to report[list], over its finite
-/// elements; its name to report["not_finite"] if it has others. Blocks: the host.
+/// Adds the figures of a tensor on the device (f32, bf16 or f16), over its finite elements, to
+/// report[list], and its name to report["not_finite"] if it has others. Blocks: the host.
 void add_figures(Json& report, const char* list, const std::string& name, const View& values,
                  HostPieces& pieces) {
   int64_t not_finite = 0;
@@ -47,8 +47,8 @@ void add_figures(Json& report, const char* list, const std::string& name, const 
 }
 
 /// Runs forward and backward of the last batch once more, with the loss scale of the step, and adds
-/// what they leave in memory: activations of each micro-batch, then gradients, in the order in
-/// which they are computed. Weights and optimizer stay as they are.
+/// the figures of the results: activations of each micro-batch, then gradients, in the order of
+/// their computation. Weights and optimizer are not changed.
 void add_step(Json& report, const Run& run, float loss_scale, HostPieces& pieces) {
   const Session& session = *run.session;
   Device& device = session.backend->device();

@@ -15,18 +15,18 @@ DType choose_io(const Config& config, const Device& device) {
   const DType io = planned_io(config.train, device.has_io(DType::kBF16));
   if (!device.has_io(io)) {
     fail(ExitCode::kUsage, "train.precision is ", word_of(config.train.precision), ", which ",
-         device.description(), " does not train in; set it to auto or fp32.");
+         device.description(), " does not support; set it to auto or fp32.");
   }
   if (io == DType::kF16 && config.optimizer.loss_scale == LossScaling::kOff) {
     fail(ExitCode::kUsage,
-         "train.precision is fp16 and optimizer.loss_scale is off: small gradients would become "
+         "train.precision is fp16 but optimizer.loss_scale is off, so small gradients would become "
          "zero; set optimizer.loss_scale to dynamic, or train.precision to bf16.");
   }
   const ModelConfig& model = config.model;
   const bool fits_fp8 = model.hidden % 16 == 0 && model.feed_forward % 16 == 0;
   if (has_fp8_gemms(config.train) && io == DType::kBF16 && !fits_fp8) {
     fail(ExitCode::kUsage, "train.precision is fp8 with model.hidden ", model.hidden,
-         " and model.feed_forward ", model.feed_forward, ", but fp8 GEMMs of a GPU want multiples ",
+         " and model.feed_forward ", model.feed_forward, ", but fp8 GEMMs on a GPU need multiples ",
          "of 16; change these widths, or set train.precision to bf16.");
   }
   return io;

@@ -19,7 +19,7 @@ StepProbe::StepProbe(const ModelParts& parts, Collectives& collectives)
       times_(parts.device->allocate(collectives.size() * kTimesBytes)),
       pinned_times_(parts.device->allocate_pinned(collectives.size() * kTimesBytes)) {}
 
-// Gathers by a sum to which other ranks add zero: sums cover all ranks, however they form groups.
+// Gathers with a sum to which other ranks add zero: sums cover all ranks, however they are grouped.
 void StepProbe::gather(const RankTimes& own) {
   const int64_t ranks = collectives_.size();
   auto* const all = static_cast<RankTimes*>(pinned_times_.data());
@@ -42,7 +42,7 @@ void StepProbe::capture(Bert& model, const Optimizer& optimizer,
   parts_.device->copy(stream, &scalars->lamb, optimizer.state().data, sizeof(LambState));
   arrived_ = parts_.device->make_event();
   stream.record(*arrived_);
-  // The sums begin anew after they have left.
+  // The sums restart at zero after they have been captured.
   parts_.stream->wait_for(*arrived_);
   model.reset_stats();
 }

@@ -12,21 +12,21 @@
 
 namespace bertha {
 
-/// What the scalars of the steps since the last capture were, over all ranks.
+/// Scalars of the steps since the last capture, over all ranks.
 struct StepScalars {
   LossStats stats;
   LambState lamb;
-  std::vector<RankTimes> ranks = {};  // [W] where they were gathered
+  std::vector<RankTimes> ranks = {};  // [W] if they were gathered
 };
 
-/// Brings loss, accuracy, learning rate and counters to the host without making it wait: capture()
-/// enqueues the reduction and the copies, poll() returns them once they have arrived.
+/// Copies loss, accuracy, learning rate and counters to the host asynchronously: capture() enqueues
+/// the reduction and the copies, poll() returns the values once they have arrived.
 class StepProbe {
  public:
   StepProbe(const ModelParts& parts, Collectives& collectives);
 
-  /// All ranks call it after the same step, with the previous capture taken or dropped, and with
-  /// their own times on all or on none. Zeroes the model's statistics for the steps to come.
+  /// All ranks call it after the same step, after fetching or dropping the previous capture, and
+  /// all or none pass their own times. Zeroes the model's statistics for the next steps.
   void capture(Bert& model, const Optimizer& optimizer, const std::optional<RankTimes>& times = {});
   bool is_pending() const { return arrived_ != nullptr; }
   std::optional<StepScalars> poll();

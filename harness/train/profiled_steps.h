@@ -9,19 +9,19 @@
 
 namespace bertha {
 
-/// Has a profiler record the steps that log.profile_steps names. The stream is empty where the
-/// recording begins and where it ends, so that it holds all work of these steps and no other.
+/// Makes a profiler record the steps of log.profile_steps. The stream is empty when the recording
+/// begins and when it ends, so that it contains all work of these steps and no other.
 ///
 /// Blocks    the host, before the first of the steps and after the last.
 class ProfiledSteps {
  public:
-  /// `steps` as check_config accepts it: "" = none.
+  /// `steps` in the form that check_config accepts; "" = none.
   ProfiledSteps(const std::string& steps, Device& device, Stream& stream);
 
   /// Steps count from 1.
   void before_step(int64_t step);
   void after_step(int64_t step);
-  /// Ends the recording, if one is under way: a run may end before the last of the steps.
+  /// Ends the recording, if one is active: a run may end before the last of the steps.
   void stop();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 double per(double sum, double count) { return count > 0 ? sum / count : 0.0; }
 
-/// Model FLOPs of the whole step: this rank's sequence lengths represent all ranks'.
+/// Model FLOPs of the whole step, assuming that all ranks have this rank's sequence lengths.
 double step_flops(const Dims& dims, const StepBatch& batch, int64_t num_ranks) {
   int64_t squared_tokens = 0;
   for (const HostBatch& micro : batch.micro_batches) {
@@ -145,7 +145,7 @@ StepRecord Progress::record(const StepScalars& scalars, int64_t step, int64_t sa
 double Progress::seqs_per_second_since_eval() {
   const double open_seconds = seconds_since(since_) - excluded_seconds_;
   const double seconds = train_seconds_since_eval_ + open_seconds;
-  train_seconds_since_eval_ = -open_seconds;  // the open part is counted again by record()
+  train_seconds_since_eval_ = -open_seconds;  // record() counts the open part again
   return per(static_cast<double>(std::exchange(seqs_since_eval_, 0)), seconds);
 }
 

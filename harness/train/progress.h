@@ -12,32 +12,32 @@
 
 namespace bertha {
 
-/// Turns batches, timers and probed scalars into the records of the log: sums since the last one.
+/// Turns batches, timers and probed scalars into log records of the sums since the last one.
 class Progress {
  public:
-  /// nsp_weight: of the next-sentence loss in the sum of both losses.
+  /// nsp_weight: weight of the next-sentence loss in the sum of both losses.
   Progress(const Dims& dims, int64_t num_ranks, int64_t last_step, double nsp_weight = 1.0)
       : dims_(dims), num_ranks_(num_ranks), last_step_(last_step), nsp_weight_(nsp_weight) {}
 
   void count(const StepBatch& batch, double data_wait_ms);
-  /// Makes the steps counted since the last call of this the steps of the next record, whose
-  /// scalars have been asked for. Returns this rank's share of their time, to be gathered for it.
+  /// Assigns the steps counted since the last call to the next record, whose scalars have been
+  /// captured. Returns this rank's share of their time, to gather for that record.
   RankTimes own_times(PhaseTimers& timers);
   /// Losses and counts of a probe, for the next record.
   void add(const LossStats& stats);
-  /// Leaves the steps since the last record out of the next one: they were thrown away.
+  /// Leaves the steps since the last record out of the next one: they were discarded.
   void forget(PhaseTimers& timers);
   /// The record of the steps counted before the last own_times(), after which `step` steps and
-  /// `samples` sequences were trained; of `scalars` all but the statistics.
+  /// `samples` sequences were trained. Uses all `scalars` except the statistics.
   StepRecord record(const StepScalars& scalars, int64_t step, int64_t samples, PhaseTimers& timers);
   /// Whether steps were counted since own_times().
   bool has_open_steps() const { return open_.steps > 0; }
-  /// Training sequences per second since the last evaluation, without the time it takes.
+  /// Training sequences per second since the last evaluation, excluding its time.
   double seqs_per_second_since_eval();
   /// Rates over all recorded steps of this process.
   double seqs_per_second() const;
   double tokens_per_second() const;
-  /// Time spent in evaluation or saving belongs to no step.
+  /// Excludes the time of an evaluation or a save from the steps.
   void exclude(double seconds);
 
  private:
@@ -59,11 +59,11 @@ class Progress {
 
   Dims dims_;
   int64_t num_ranks_ = 1;
-  int64_t last_step_ = 0;  // skipped updates may take train.max_samples beyond it
+  int64_t last_step_ = 0;  // with skipped updates, train.max_samples may take more steps
   double nsp_weight_ = 1.0;
   Clock::time_point since_ = Clock::now();
   Counts open_;    // since own_times()
-  Counts closed_;  // before it, of the next record
+  Counts closed_;  // before it, for the next record
   LossStats stats_;
   std::array<double, kNumPhases> phases_ms_{};
   double compute_ms_since_own_times_ = 0;

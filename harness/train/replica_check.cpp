@@ -16,8 +16,8 @@
 namespace bertha {
 namespace {
 
-/// CRC-32C of device memory: it finds every error of up to 32 bits in a row, and others but for one
-/// in four thousand million.
+/// CRC-32C of device memory: detects every error burst of up to 32 bits, and all other errors
+/// except one in four billion.
 class Checksums {
  public:
   explicit Checksums(const CheckpointParts& parts) : pieces_(*parts.device, *parts.stream) {}
@@ -34,7 +34,8 @@ class Checksums {
   HostPieces pieces_;
 };
 
-/// The checksum of one tensor, which all ranks hold alike, or with `by_shard` all ranks of a shard.
+/// The checksum of a tensor that is equal on all ranks or, with `by_shard`, on all ranks of a
+/// shard.
 struct Held {
   std::string name;
   bool by_shard = false;
@@ -79,14 +80,14 @@ std::vector<Held> held_by_this_rank(const CheckpointParts& parts, int num_ranks)
   return all;
 }
 
-/// What ranks say of the same tensor.
+/// The checksums of one tensor on several ranks.
 struct Copies {
   std::vector<int> ranks;
   std::vector<int64_t> checksums;
 };
 
-/// What the ranks say of tensor `i`, by shard if it has shards. `all`: of each rank its shard, then
-/// its checksums.
+/// The checksums of tensor `i`, by shard if it has shards. `all`: for each rank its shard, then its
+/// checksums.
 std::map<int64_t, Copies> copies_of(const std::vector<Held>& own, size_t i,
                                     const std::vector<int64_t>& all) {
   std::map<int64_t, Copies> by_shard;
@@ -99,7 +100,7 @@ std::map<int64_t, Copies> copies_of(const std::vector<Held>& own, size_t i,
   return by_shard;
 }
 
-/// The first tensor whose copies differ, and these. All ranks call it.
+/// The first tensor whose copies differ, and their checksums. All ranks call it.
 std::optional<std::pair<std::string, Copies>> first_difference(const std::vector<Held>& own,
                                                                int64_t shard,
                                                                Transport& transport) {
@@ -116,8 +117,7 @@ std::optional<std::pair<std::string, Copies>> first_difference(const std::vector
   return std::nullopt;
 }
 
-/// The ranks whose checksum differs from the one of more than half; all ranks if none is so
-/// frequent.
+/// The ranks whose checksum differs from that of the majority; all ranks without a majority.
 std::vector<int> odd_ones(const Copies& copies) {
   std::vector<int> odd;
   for (const int64_t checksum : copies.checksums) {
@@ -142,10 +142,10 @@ std::vector<int> odd_ones(const Copies& copies) {
   }
   const bool is_known = odd.size() < copies.ranks.size();
   fail(ExitCode::kNumeric, tensor,
-       is_known ? concat(" have other bits on ", names, " than on the other ranks that hold them")
-                : concat(" differ between ", names, ", and no majority tells which are right"),
-       ": memory or a link changed them unnoticed. Go on from the last checkpoint without that "
-       "machine, and try it with bertha doctor.");
+       is_known ? concat(" on ", names, " have other bits than on the other ranks")
+                : concat(" differ between ", names, ", and no majority shows which are right"),
+       ": memory or a link corrupted them silently. Resume from the last checkpoint without that "
+       "machine, and check it with bertha doctor.");
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ std::vector<int> odd_ones(const Copies& copies) {
 void check_replicas(const CheckpointParts& parts, Transport& transport) {
   const std::vector<Held> own = held_by_this_rank(parts, transport.size());
   const int64_t shard = parts.optimizer->shard();
-  // One number of each kind from every rank; more only where these differ.
+  // One number of each kind from every rank; details are sent only if these differ.
   int64_t common = 0, of_shard = 0;
   for (const Held& held : own) {
     int64_t& sum = held.by_shard ? of_shard : common;

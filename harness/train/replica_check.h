@@ -5,14 +5,14 @@
 
 namespace bertha {
 
-/// Compares checksums of what several ranks hold, which by construction has the same bits on all:
-/// the weights and the optimizer's counters, and where ranks have copies of a shard its master
-/// weights and moments. A rank is found wrong where most others agree; of two, neither is.
+/// Compares checksums of replicated tensors, whose bits are equal by construction: the weights and
+/// the optimizer's counters, and if ranks have copies of a shard, its master weights and moments.
+/// A rank is wrong if it differs from a majority; of two ranks, neither can be named.
 ///
 /// All ranks call it after the same step.
-/// Blocks    the host, while everything compared is copied there and read once.
-/// Errors    on all ranks: Error(kNumeric) naming the first tensor that differs, the ranks that
-///           hold it and their hosts.
+/// Blocks    the host, while all compared tensors are copied there and read once.
+/// Errors    on all ranks: Error(kNumeric) naming the first tensor that differs, the ranks
+///           concerned and their hosts.
 void check_replicas(const CheckpointParts& parts, Transport& transport);
 
 }  // namespace bertha

@@ -36,8 +36,10 @@ class FileReporter final : public Reporter {
     log_line(LogLevel::kInfo, start_line(config_, facts));
     if (tensorboard_) tensorboard_->session_start(facts.first_step + 1);
     if (mlperf_path_ != run_dir_ + "/mllog/result_0.txt") {
-      event(concat("this run folder holds an earlier start: the benchmark's records go to ",
-                   mlperf_path_, ", and are no valid submission"));
+      event(
+          concat("this run folder contains an earlier start, so the MLLOG records are written to ",
+                 mlperf_path_,
+                 config_.train.target_accuracy > 0 ? " and are not a valid submission" : ""));
     }
   }
 

@@ -9,8 +9,8 @@
 
 namespace bertha {
 
-/// Everything rank 0 writes about a run: console, metrics.jsonl, TensorBoard events and MLLOG. This
-/// base is silent, for the other ranks. The order of calls follows the benchmark's rules:
+/// Writes rank 0's reports of a run: console, metrics.jsonl, TensorBoard events and MLLOG. This
+/// base class is silent, for the other ranks. The order of calls follows the benchmark's rules:
 /// init_start, init_stop, run_start, data_opened, steps and evals, run_stop, finish.
 class Reporter {
  public:
@@ -26,14 +26,14 @@ class Reporter {
   virtual void event(const std::string& /*text*/) {}
   /// The same, as a warning.
   virtual void warning(const std::string& /*text*/) {}
-  /// Writes to metrics.jsonl alone: the error that ends the run, which the console shows by itself.
+  /// Writes the error that ends the run to metrics.jsonl alone; the console shows it anyway.
   virtual void failure(const std::string& /*text*/) {}
   virtual void run_stop(const RunEnd&) {}
   /// Closes all files.
   virtual void finish() {}
 };
 
-/// `run_dir` exists. Rank 0 writes; `rank != 0` gives a silent one.
+/// `run_dir` exists. Rank 0 writes; for `rank != 0` the reporter is silent.
 std::unique_ptr<Reporter> make_reporter(const Config& config, const std::string& run_dir, int rank);
 
 }  // namespace bertha

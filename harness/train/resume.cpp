@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-/// The checkpoint.resume that the continuation in this run folder began with, as it was written.
+/// The value of checkpoint.resume with which the continuation in this run folder began.
 std::string origin_file(const std::string& run_dir) {
   return checkpoint_dir(run_dir) + "/resumed_from";
 }
@@ -39,7 +39,7 @@ bool has_continued(const std::string& run_dir, const std::string& resume) {
   return fs::exists(path) && read_text_file(path) == resume + "\n";
 }
 
-/// On rank 0: the folder of the checkpoint to go on from; empty for a fresh start.
+/// On rank 0: the folder of the checkpoint to resume from; empty for a new run.
 std::string choose_checkpoint(const Run& run) {
   const std::string& resume = run.config.checkpoint.resume;
   if (resume == "never") return "";
@@ -54,57 +54,58 @@ void check_same(const std::string& checkpoint, const char* key, const Value& con
                 const Value& saved) {
   if (configured == saved) return;
   fail(ExitCode::kUsage, checkpoint, " was trained with ", key, " ", saved, ", found ", configured,
-       "; set ", key, " to ", saved, " to go on, or checkpoint.resume to never to start anew.");
+       "; set ", key, " to ", saved, " to resume, or checkpoint.resume to never to start over.");
 }
 
-/// Two values of which both are known.
+/// Whether two values are known and differ.
 bool differ(const std::string& saved, const std::string& configured) {
   return !saved.empty() && !configured.empty() && saved != configured;
 }
 
-/// Error(kUsage), or of other content Error(kData), when the run would go on from `checkpoint` in
-/// other data, or in another order, than it was trained on: names the key or folder, what was found
-/// and what is wanted.
+/// Fails if the run would resume from `checkpoint` with other data or another order than it was
+/// trained with: Error(kUsage), or Error(kData) for other content, with the key or folder, what was
+/// found and what is wanted.
 void check_data_position(const DataPosition& saved, const DataPosition& configured,
                          const Config& config, const std::string& checkpoint) {
   check_same(checkpoint, "train.global_batch_seqs", configured.global_batch_seqs,
              saved.global_batch_seqs);
   check_same(checkpoint, "data.order", word_of(configured.order), word_of(saved.order));
-  if (configured.order == SampleOrder::kWindowed) {  // the published order knows no windows
+  if (configured.order == SampleOrder::kWindowed) {  // the published order has no windows
     check_same(checkpoint, "data.window_shards", configured.window_shards, saved.window_shards);
   } else if (saved.ranks > 0) {
     check_same(checkpoint, "train.accumulation_steps", configured.micro_batches,
                saved.micro_batches);
     if (configured.ranks != saved.ranks) {
       fail(ExitCode::kUsage, checkpoint, " was trained on ", counted_text(saved.ranks, "rank"),
-           ", found ", configured.ranks, ", and data.order published depends on their number; ",
-           "start as many to go on, or set checkpoint.resume to never to start anew.");
+           ", found ", configured.ranks, ", but data.order published depends on their number; ",
+           "start as many to resume, or set checkpoint.resume to never to start over.");
     }
   }
   if (configured.identity != saved.identity && config.data.synthetic) {
     fail(ExitCode::kUsage, checkpoint,
-         " was trained on other data than data.synthetic makes with data.synthetic_lengths = \"",
+         " was trained on other data than data.synthetic gives with data.synthetic_lengths = \"",
          config.data.synthetic_lengths,
-         "\"; set both as before to go on, or checkpoint.resume to never to start anew.");
+         "\"; set both as before to resume, or checkpoint.resume to never to start over.");
   }
   if (configured.identity != saved.identity) {
     fail(ExitCode::kUsage, checkpoint,
-         " was trained on other shards than those of data.train: ", config.data.train,
-         " has names and sizes with the md5 ", configured.identity, ", want ", saved.identity,
-         "; set data.train to the shards that it was trained on to go on, or ",
-         "checkpoint.resume to never to start anew.");
+         " was trained on other shards than those in data.train: the names and sizes in ",
+         config.data.train, " have the md5 ", configured.identity, ", want ", saved.identity,
+         "; set data.train to the shards that it was trained on to resume, or ",
+         "checkpoint.resume to never to start over.");
   }
   if (differ(saved.content, configured.content)) {
     fail(ExitCode::kData, config.data.train, ": names and sizes are those of the shards that ",
          checkpoint, " was trained on, but the hashes in the manifest have the md5 ",
          configured.content, ", want ", saved.content,
-         ": the shards were made again, from other text or with another vocabulary or seed; set ",
-         "data.train to the shards that it was trained on to go on, or ",
-         "checkpoint.resume to never to start anew.");
+         ": the shards were prepared again, from other text or with another vocabulary or seed; "
+         "set ",
+         "data.train to the shards that it was trained on to resume, or ",
+         "checkpoint.resume to never to start over.");
   }
 }
 
-/// What differs in the data of evaluation, as md5s; "" = nothing that is known.
+/// The difference of the evaluation data, as md5s; "" = none is known.
 std::string evaluation_change(const DataPosition& saved, const DataPosition& configured) {
   if (differ(saved.eval_identity, configured.eval_identity)) {
     return concat("names and sizes of shards, and eval.max_samples, have the md5 ",
@@ -115,7 +116,7 @@ std::string evaluation_change(const DataPosition& saved, const DataPosition& con
                 ", before ", saved.eval_content);
 }
 
-/// Error(kData) when the words of the run's checkpoints would change.
+/// Error(kData) if the vocabulary of the run's checkpoints would change.
 void check_same_vocabulary(const Config& config, const std::string& checkpoint) {
   const std::string& path = config.data.vocab;
   const bool is_folder = fs::is_directory(path);
@@ -123,29 +124,29 @@ void check_same_vocabulary(const Config& config, const std::string& checkpoint) 
   if (path.empty() || !(is_folder ? has_tokenizer_files(kept) : fs::exists(kept))) return;
   const std::string found = vocabulary_sha256(path), wanted = vocabulary_sha256(kept);
   if (found == wanted) return;
-  fail(ExitCode::kData, path, ": has the SHA-256 ", found, ", and ", kept, ", which the run was ",
-       "trained with, has ", wanted, "; set data.vocab to a copy of that one to go on, or ",
-       "checkpoint.resume to never to start anew.");
+  fail(ExitCode::kData, path, ": has the SHA-256 ", found, ", but ", kept,
+       ", which the run was trained with, has ", wanted,
+       "; set data.vocab to a copy of that one to resume, or ",
+       "checkpoint.resume to never to start over.");
 }
 
 void report_resume(const Run& run, const DataPosition& saved, Reporter& reporter) {
   const std::string& resume = run.config.checkpoint.resume;
   reporter.event(concat("resumed from ", run.origin, " at step ", run.state.step));
   if (names_a_checkpoint(resume) && run.origin != resume) {
-    reporter.event(concat("this folder has gone on from ", resume,
-                          " before; to begin there again, choose another one with "
-                          "log.run_dir"));
+    reporter.event(concat("this folder already continues ", resume,
+                          "; to begin there again, choose another folder with log.run_dir"));
   }
   const std::string other_evaluation = evaluation_change(saved, run.state.data);
   if (!other_evaluation.empty()) {
     reporter.warning(concat("data.eval (", run.config.data.eval,
-                            ") is not what the run was evaluated on before: ", other_evaluation,
-                            "; earlier evaluations no longer count for the best checkpoint "
-                            "and the target"));
+                            ") differs from the run's earlier evaluation data: ", other_evaluation,
+                            "; earlier evaluations no longer count for the best checkpoint",
+                            run.config.train.target_accuracy > 0 ? " and the target" : ""));
   }
   if (run.state.last_layer != run.config.train.last_layer) {
-    reporter.event(concat("goes on with train.last_layer ", word_of(run.state.last_layer),
-                          ", as this run began"));
+    reporter.event(concat("continues with train.last_layer ", word_of(run.state.last_layer),
+                          ", with which this run began"));
   }
   const std::string change = learning_rate_change(run.config, run.state.lamb);
   if (!change.empty()) reporter.warning(change);
@@ -159,7 +160,7 @@ void go_on_from(const std::string& from, Run& run, Reporter& reporter) {
   if (state.seed != static_cast<uint64_t>(train.seed)) {
     fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
          train.seed, "; set train.seed to ", state.seed,
-         " to go on, or checkpoint.resume to never to start anew.");
+         " to resume, or checkpoint.resume to never to start over.");
   }
   on_all_ranks(*run.world, [&] {
     check_data_position(saved, position, run.config, from);
@@ -175,14 +176,14 @@ void go_on_from(const std::string& from, Run& run, Reporter& reporter) {
 }
 
 bool is_in(const std::string& path, const std::string& folder) {
-  std::error_code ignored;  // then it is not
+  std::error_code ignored;  // if so, they are not the same
   const fs::path without_slash = (fs::weakly_canonical(path, ignored) / "").parent_path();
   return without_slash.parent_path() == fs::weakly_canonical(folder, ignored);
 }
 
 void keep_origin(const Run& run) {
   const std::string path = origin_file(run.run_dir);
-  std::error_code ignored;  // one that stays fits no other checkpoint.resume
+  std::error_code ignored;  // a file that remains matches no other checkpoint.resume
   if (run.origin.empty()) fs::remove(path, ignored);
   if (names_a_checkpoint(run.config.checkpoint.resume)) {
     write_new_file(path, run.config.checkpoint.resume + "\n");
@@ -257,13 +258,14 @@ std::string learning_rate_change(const Config& config, const LambState& lamb) {
   const LrSchedule schedule =
       learning_rate_schedule(config.optimizer, make_run_plan(config).schedule_steps);
   const double was = lamb.learning_rate, would_be = scheduled_learning_rate(schedule, last);
-  constexpr double kRounding = 1e-4;  // far above f32's, far below a change worth a word
+  constexpr double kRounding = 1e-4;  // far above f32 rounding, far below a relevant change
   if (std::abs(was - would_be) <= kRounding * std::max(was, would_be)) return "";
-  return concat("the learning rate goes from ", exponent_text(was), " at the last step to ",
-                exponent_text(scheduled_learning_rate(schedule, lamb.successful_steps)),
-                " at the next: this configuration has another schedule than the checkpoint was "
-                "trained by; where that is not meant, set optimizer.base_learning_rate, "
-                "optimizer.warmup_steps, optimizer.schedule_steps and train.max_steps as before");
+  return concat(
+      "the learning rate changes from ", exponent_text(was), " at the last step to ",
+      exponent_text(scheduled_learning_rate(schedule, lamb.successful_steps)),
+      " at the next because this configuration has another schedule than the checkpoint's; "
+      "if that is not intended, set optimizer.base_learning_rate, "
+      "optimizer.warmup_steps, optimizer.schedule_steps and train.max_steps as before");
 }
 
 }  // namespace bertha

@@ -17,62 +17,62 @@
 
 namespace bertha {
 
-/// What a checkpoint contains (weights, moments, progress, place in the data), and what this rank
-/// trains and evaluates it with.
+/// The contents of a checkpoint (weights, moments, progress, position in the data), and the objects
+/// with which this rank trains and evaluates them.
 struct Run {
   using Clock = std::chrono::steady_clock;
 
-  /// Seconds in this process and in the processes that the run went through before.
+  /// Seconds in this process and in the run's earlier processes.
   double training_seconds() const { return earlier_seconds + seconds_of_this_process(); }
   double seconds_of_this_process() const { return seconds_since(started); }
   /// Energy of all GPUs over the same time, each process counted from its first step; none if a
-  /// part is not known. All ranks call it.
+  /// part is unknown. All ranks call it.
   std::optional<double> joules() const;
 
   Config config;
   RunPlan plan;
   World* world = nullptr;
-  std::string run_dir = {};  // the folder that was chosen, on all ranks
+  std::string run_dir = {};  // the chosen folder, on all ranks
   std::unique_ptr<Session> session = nullptr;
-  TrainingState state = {};                            // lamb: as the host last read it
+  TrainingState state = {};                            // lamb: the host's last reading
   std::optional<StepBatch> last_batch = std::nullopt;  // for the post-mortem
   std::string last_checkpoint = {};                    // its folder
-  int64_t saved_step = -1;                             // of last_checkpoint; -1 = save again
+  int64_t saved_step = -1;                             // step of last_checkpoint; -1 = save again
   std::unique_ptr<EnergyMeter> energy = nullptr;       // from the first step on
 
   // How this process began.
-  std::string origin = {};  // the checkpoint; "" = with fresh weights
+  std::string origin = {};  // the checkpoint; "" = initial weights
   int64_t first_step = 0;
   Clock::time_point started = Clock::now();
   double earlier_seconds = 0;
-  std::optional<double> earlier_joules = 0;  // none = not known
+  std::optional<double> earlier_joules = 0;  // none = unknown
 
-  // The data. Last, so that they go first.
+  // The data: last members, so that they are destroyed first.
   std::vector<HostBatch> eval_batches = {};
   EvalSetFacts eval_set = {};
   std::unique_ptr<Pipeline> pipeline = nullptr;
 };
 
-/// Counters of the optimizer as they are now, the same on all ranks. Blocks: the host.
+/// Present counters of the optimizer, the same on all ranks. Blocks: the host.
 LambState read_lamb_state(const Session& session);
-/// Reads them into the state, which until then counts the steps since the last time as successful.
-/// Blocks: the host.
+/// Reads them into the state, which otherwise counts the steps since the last reading as
+/// successful. Blocks: the host.
 void look_up_skips(Run& run);
-/// Whether too many updates in a row have been skipped since the start, as far as is known.
+/// Whether too many consecutive updates have been skipped, by the last reading of the counters.
 bool is_numeric_failure(const Run& run);
 
-/// The batches of the steps that are left. Errors as plan_training_data().
+/// The batches of the remaining steps. Errors as plan_training_data().
 OpenPipeline plan_batches(const Run& run);
 
 /// Whether the plan has an evaluation here. The plan counts successful updates: at its boundary the
-/// skipped ones are looked up, and the evaluation waits until they have been made up for.
+/// number of skipped ones is read, and the evaluation is postponed by as many steps.
 bool is_eval_due(Run& run);
 /// Whether the state has an evaluation of this step.
 bool is_evaluated(const Run& run);
 /// Evaluates, and adds the result to the state. Uses and zeroes the model's statistics. All ranks
 /// call it. Returns the record without the throughput.
 EvalRecord evaluate(Run& run);
-/// What the last evaluation has to reach; 0 = no target.
+/// Accuracy that the last evaluation must reach; 0 = no target.
 double target_accuracy(const Run& run);
 bool is_target_reached(const Run& run);
 

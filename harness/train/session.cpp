@@ -38,8 +38,8 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                     session.backend->can_record_passes(call)};
 }
 
-/// A next-sentence head that nothing has trained or will train stays zero, so that exported weights
-/// show it: has_next_sentence_head().
+/// Sets a next-sentence head that is never trained to zero, so that has_next_sentence_head() can
+/// recognize it in exported weights.
 void clear_unused_sentence_head(const ParamTable& table, float* flat) {
   for (const ParamInfo& param : table.params) {
     if (param.name == "nsp.weight") std::fill_n(flat + param.offset, param.elements, 0.0f);

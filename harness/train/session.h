@@ -19,12 +19,12 @@
 namespace bertha {
 
 struct SessionOptions {
-  std::optional<BatchRows> capacity = {};  // of the model; default: batch_capacity()
-  bool time_operations = false;            // each one, see Session::timed_ops
+  std::optional<BatchRows> capacity = {};  // default: batch_capacity()
+  bool time_operations = false;            // see Session::timed_ops
 };
 
-/// One rank's model, optimizer and backend, wired together and sized for the configured batches.
-/// Needs no data; those are opened by data_source.h.
+/// One rank's model, optimizer and backend, connected and sized for the configured batches. Needs
+/// no data; data_source.h opens them.
 struct Session {
   Session(const Config& run_config, World& run_world, const SessionOptions& options = {});
 
@@ -38,43 +38,43 @@ struct Session {
   }
   Ops& ops() const { return timed_ops ? *timed_ops : backend->ops(); }
   CheckpointParts checkpoint_parts() const;
-  /// Sets the weights to first_weights(): rank 0 reads the file of checkpoint.init for all; random
-  /// weights are computed by each rank. All ranks call it, and fail with the same error.
+  /// Sets the weights to first_weights(): rank 0 reads the file of checkpoint.init for all ranks;
+  /// each rank computes random weights. All ranks call it and fail with the same error.
   void initialize_weights();
 
   Config config;
   World* world = nullptr;
   RankGpu gpu;
-  CoreShare cores;  // taken before any thread starts
+  CoreShare cores;  // determined before any thread starts
   std::unique_ptr<Backend> backend;
   HostAllocator batch_memory;           // a pinned pool
   std::unique_ptr<TimedOps> timed_ops;  // null = operations are not timed
-  DType io;                             // of weights, activations and gradients
+  DType io;                             // dtype of weights, activations and gradients
   Dims dims;
-  KernelFacts kernels;  // of these passes: for logs, and graphs for the model
+  KernelFacts kernels;  // for logs; graphs: for the model
   ParamTable table;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Bert> model;
-  bool has_random_head = false;  // on the first rank; of initialize_weights()
+  bool has_random_head = false;  // on rank 0, set by initialize_weights()
 };
 
-/// The weights a run begins with: from checkpoint.init, or fresh ones from the seed.
+/// The initial weights of a run: from checkpoint.init, or random ones from the seed.
 struct FirstWeights {
   std::vector<float> flat;         // [table.elements]
-  std::vector<std::string> notes;  // what the user should know of them
-  bool has_random_head = false;    // for masked tokens
+  std::vector<std::string> notes;  // messages for the user
+  bool has_random_head = false;    // the masked-token head is random
 };
 FirstWeights first_weights(const Config& config, const ParamTable& table, const Dims& dims);
 
-/// Sequences of the largest micro-batch of a rank.
+/// Number of sequences in a rank's largest micro-batch.
 int64_t micro_batch_seqs(const Config& config, int64_t num_ranks);
-/// Most masked tokens of a training sequence: data.max_masked_per_seq, or with dynamic masks what
-/// the fraction gives of the longest one.
+/// Maximum number of masked tokens per training sequence: data.max_masked_per_seq, or with dynamic
+/// masks the number for the longest sequence.
 int64_t masked_per_seq(const DataConfig& data);
 /// Rows for the largest training or evaluation micro-batch.
 BatchRows batch_capacity(const Config& config, int64_t num_ranks);
 
-/// How a run with this seed trains; state.seed may come from the checkpoint it went on from.
+/// Step settings of a run with this seed; after a resume, state.seed comes from the checkpoint.
 StepSettings step_settings(const Config& config, const World& world, uint64_t seed);
 
 // Purposes of derive_seed().

@@ -9,7 +9,7 @@
 namespace bertha {
 namespace {
 
-// A handler writes them, other threads read them.
+// Written by a signal handler, read by other threads.
 std::atomic<int> requests = 0;
 std::atomic<bool> ended_by_parent = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
@@ -36,10 +36,10 @@ void watch_signals() {
     sigaction(signal_number, &action, nullptr);
     sigaddset(&watched, signal_number);
   }
-  // Ctrl-C also ends a `tee` that reads the output, at once: what is written then must not end the
+  // Ctrl-C also ends a `tee` that reads the output, immediately; writing to it must not end the
   // process before it has saved.
   std::signal(SIGPIPE, SIG_IGN);
-  // Whoever started this process may have blocked them, which it inherits.
+  // The parent process may have blocked them, and this process inherits the mask.
   pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
 }
 

@@ -30,8 +30,9 @@ bool holds_checkpoints(const RunFolder& folder) {
   return !list_checkpoints(checkpoint_dir(folder.path)).empty();
 }
 
-/// A folder that the run's name alone chose may hold another run: going on with that one has to be
-/// asked for. Returns what the settings of the last start there have become in this one.
+/// Returns the settings that differ from the last start in the folder. Fails if they differ and
+/// only the run's name chose the folder: it may contain another run, which is continued only on
+/// request.
 std::string compare_with_last_start(const RunFolder& folder, const Config& config) {
   if (folder.earlier_config.empty() || !holds_checkpoints(folder)) return "";
   std::string changes;
@@ -39,20 +40,21 @@ std::string compare_with_last_start(const RunFolder& folder, const Config& confi
     const Config earlier =
         config_from_yaml(read_text_file(folder.earlier_config), folder.earlier_config);
     changes = joined(changed_settings(earlier, config), ", ");
-  } catch (const Error& error) {  // written by another version of this program
-    log_line(LogLevel::kWarning, concat("not compared with the last start: ", error.what()));
+  } catch (const Error& error) {  // written by another version of the program
+    log_line(LogLevel::kWarning,
+             concat("settings not compared with the last start: ", error.what()));
   }
   if (!changes.empty() && config.log.run_dir.empty() && config.checkpoint.resume == "auto") {
-    fail(ExitCode::kUsage, folder.path, ": holds a run with other settings (", changes,
-         "); for a new run give another folder with --output-dir or another log.run_name, to start "
-         "over in this one --resume never, to go on with the changes --output-dir ",
+    fail(ExitCode::kUsage, folder.path, ": contains a run with other settings (", changes,
+         "); give another folder with --output-dir or another log.run_name for a new run, --resume "
+         "never to start over in this folder, or to continue with the changes --output-dir ",
          shell_word(folder.path));
   }
   return changes;
 }
 
-/// Makes or opens the run folder on rank 0 and broadcasts its path. Returns on rank 0 what the
-/// settings of the last start there have become.
+/// Creates or opens the run folder on rank 0 and broadcasts its path. Returns on rank 0 the
+/// settings that differ from the last start there.
 std::string open_folder(Run& run, RunFolder& folder) {
   World& world = *run.world;
   std::string changes;
@@ -71,7 +73,7 @@ std::string open_folder(Run& run, RunFolder& folder) {
   return changes;
 }
 
-/// system.json: what a submission says of the system.
+/// system.json: the description of the system for a submission.
 void describe_system_of(const Run& run, const RunInfo& info) {
   const World& world = *run.world;
   if (world.rank() != 0) return;
@@ -108,7 +110,7 @@ RunFacts facts_of(const Run& run) {
   return facts;
 }
 
-/// Each rank reads its own part of the evaluation set: where one fails, all do.
+/// Each rank reads its own part of the evaluation set; if one rank fails, all do.
 void read_data(Run& run) {
   World& world = *run.world;
   OpenPipeline open;
@@ -125,14 +127,14 @@ void read_data(Run& run) {
   run.pipeline = open(std::move(transport), run.session->batch_memory);
 }
 
-/// A model that sees the same sequences again and again memorizes them.
+/// Warns if training repeats the same sequences so often that the model memorizes them.
 void warn_of_many_epochs(const Run& run) {
   constexpr int64_t kManyEpochs = 20;
   const int64_t seqs = run.pipeline->samples_per_epoch();
   const int64_t epochs = run.plan.last_samples / std::max<int64_t>(seqs, 1);
   if (epochs < kManyEpochs || run.config.train.overfit_one_batch || run.world->rank() != 0) return;
   log_line(LogLevel::kWarning,
-           concat("data.train holds ", seqs, " sequences: the run goes over them ", epochs,
+           concat("data.train contains ", seqs, " sequences: the run repeats them ", epochs,
                   " times and memorizes them; give more text, or lower "
                   "train.max_steps"));
 }
@@ -143,8 +145,7 @@ void start_run(Training& training, const RunInfo& info) {
   auto& [run, telemetry, lifecycle] = training;
   World& world = *run.world;
   if (run.config.data.synthetic || run.config.train.overfit_one_batch) {
-    run.config.mlperf.division =
-        Division::kOpen;  // the records must not claim rules that it cannot keep
+    run.config.mlperf.division = Division::kOpen;  // the run cannot comply with the closed division
     run.config.train.target_accuracy = 0;
   }
   const std::string changes = open_folder(run, telemetry.folder);
@@ -160,7 +161,7 @@ void start_run(Training& training, const RunInfo& info) {
   world.board().enter(0, RunPhase::kReadWeights);
   begin_or_go_on(run, reporter);
   if (!run.origin.empty() && !changes.empty()) {
-    reporter.warning(concat("goes on with other settings than before: ", changes));
+    reporter.warning(concat("continues with other settings than before: ", changes));
   }
   begin_records(telemetry, run);
   reporter.init_stop(facts_of(run));
@@ -185,7 +186,7 @@ void open_data(Training& training, const RunInfo& info) {
   if (!warning.empty() && world.rank() == 0) log_line(LogLevel::kWarning, warning);
   warn_of_many_epochs(run);
   claim_checkpoints(run);
-  // A start that was refused has trained nothing, so its settings are not recorded as the run's.
+  // A refused start has trained nothing, so its settings are not recorded as the run's.
   on_first_rank(world, [&run = run, &telemetry = telemetry, &info] {
     telemetry.resolved_config =
         record_start(telemetry.folder, to_yaml(run.config), run.world->size(), info);

@@ -10,8 +10,8 @@ void update_scales(const StepParts& parts) {
   parts.model->update_scales(parts.optimizer->gradient_sum_of_squares());
 }
 
-/// The first step with fp8 has no scales. Its first micro-batch goes through the model in io, for
-/// the maxima alone; its gradients are written again by the step itself.
+/// Finds scales for the first step with fp8: runs its first micro-batch through the model in io,
+/// only for the maxima. The step itself overwrites the gradients.
 void find_first_scales(const StepBatch& batch, const StepSettings& settings, uint64_t micro_step,
                        const StepParts& parts) {
   const HostBatch& micro = batch.micro_batches.front();
@@ -21,7 +21,7 @@ void find_first_scales(const StepBatch& batch, const StepSettings& settings, uin
   parts.model->forward_train(loss_mean_of(micro, batch, settings), parts.optimizer->state());
   parts.model->backward();
   update_scales(parts);
-  parts.model->reset_stats();  // there are none of earlier steps
+  parts.model->reset_stats();  // no earlier step has added to them
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
   PhaseTimers& timers = *parts.timers;
   const ProfilerRange range(timers.device(), "step");
 
-  // Dropout of every micro-batch of the run has a counter of its own.
+  // Each micro-batch of the run has its own dropout counter.
   uint64_t micro_step = static_cast<uint64_t>(batch.step) * batch.micro_batches.size();
 
   timers.begin(Phase::kForward);
@@ -60,7 +60,7 @@ void train_step(const StepBatch& batch, const StepSettings& settings, const Step
     timers.begin(Phase::kBackward);
     if (&micro != &batch.micro_batches.back()) {
       model.backward();
-    } else {  // sums over ranks begin while earlier layers are still at work
+    } else {  // reductions over ranks begin while backward of earlier layers is still running
       model.backward([&](int64_t from_element) { optimizer.gradients_final(from_element); });
     }
   }

@@ -12,12 +12,12 @@ namespace bertha {
 
 struct StepSettings {
   LossMeanRule loss_mean = LossMeanRule::kGlobal;
-  double nsp_weight = 1.0;    // of the next-sentence loss in the sum of both losses
-  uint64_t dropout_seed = 0;  // of this rank
+  double nsp_weight = 1.0;    // weight of the next-sentence loss in the sum of both losses
+  uint64_t dropout_seed = 0;  // this rank's
   int64_t num_ranks = 1;
 };
 
-/// How the losses of one of the step's micro-batches are averaged.
+/// How the losses of one micro-batch are averaged.
 LossMean loss_mean_of(const HostBatch& micro, const StepBatch& batch, const StepSettings& settings);
 
 struct StepParts {
@@ -26,7 +26,7 @@ struct StepParts {
   PhaseTimers* timers = nullptr;
 };
 
-/// ONE training step: enqueues everything from the batch to the new weights, reads nothing back.
+/// ONE training step: enqueues all work from the batch to the updated weights; reads nothing back.
 void train_step(const StepBatch& batch, const StepSettings& settings, const StepParts& parts);
 
 }  // namespace bertha

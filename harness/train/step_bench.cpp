@@ -23,8 +23,8 @@
 namespace bertha {
 namespace {
 
-/// Steps of different lengths. Few, so that their graphs are recorded in the warm-up, as the graphs
-/// of a long run have been for most of its steps.
+/// Number of steps with different lengths. Few, so that their graphs are recorded in the warm-up,
+/// as they are for most steps of a long run.
 constexpr int64_t kBenchBatches = 4;
 
 void add(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& bin, StepWork& work) {
@@ -36,7 +36,7 @@ void add(const SyntheticSteps& steps, const std::vector<SyntheticSequence>& bin,
   }
 }
 
-/// The largest micro-batch of any rank, when the number of sequences follows from the lengths.
+/// The largest micro-batch of any rank, if the number of sequences follows from the lengths.
 BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPlan>& plans) {
   BatchRows most{.tokens = steps.tokens_per_micro_batch, .seq_tokens = steps.max_seq_tokens};
   for (const SyntheticPlan& plan : plans) {
@@ -51,7 +51,7 @@ BatchRows capacity_of(const SyntheticSteps& steps, const std::vector<SyntheticPl
   return most;
 }
 
-/// The largest of every rank's values, place by place. All ranks call it.
+/// The elementwise maximum over all ranks. All ranks call it.
 std::vector<double> most_over_ranks(Transport& transport, const std::vector<double>& mine) {
   std::vector<int64_t> words;
   for (const double value : mine) words.push_back(std::bit_cast<int64_t>(value));
@@ -76,7 +76,7 @@ class BenchSteps {
         settings_(step_settings(session.config, *session.world,
                                 static_cast<uint64_t>(session.config.train.seed))) {}
 
-  /// Blocks: the host, until they have run; then timers and counters are reset.
+  /// Blocks: the host, until the steps have run; then timers and counters are reset.
   void warm_up(int64_t steps) {
     for (int64_t i = 0; i < steps; ++i) run();
     session_.backend->stream().wait_on_host();
@@ -85,7 +85,7 @@ class BenchSteps {
     session_.world->barrier();
   }
 
-  /// Milliseconds of each step on the device. Blocks: the host, at the end.
+  /// Device milliseconds of each step. Blocks: the host, at the end.
   std::vector<double> time(int64_t steps) {
     Stream& stream = session_.backend->stream();
     std::vector<std::unique_ptr<Event>> borders;
@@ -127,7 +127,7 @@ class BenchSteps {
   PhaseTimers timers_;
   ProfiledSteps profiled_;
   StepSettings settings_;
-  std::optional<StepBatch> batch_;  // of the step that the device may still read
+  std::optional<StepBatch> batch_;  // the device may still read it
   int64_t step_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace bertha {
 namespace {
 
-/// The device counts spikes; the log describes the last one, and says how many there were.
+/// The device counts spikes; the log describes the last one and states their number.
 void warn_of_spikes(const Telemetry& telemetry, const Run& run, const LambState& lamb,
                     int64_t spikes) {
   const bool warns = run.config.optimizer.gradient_spike == SpikeRule::kWarn;
@@ -19,9 +19,9 @@ void warn_of_spikes(const Telemetry& telemetry, const Run& run, const LambState&
   telemetry.reporter->warning(concat(
       "the gradient norm of step ", grouped_text(lamb.last_spike_step), " was ", scaled_text(norm),
       ", ", fixed_text(norm / usual, 1), " times the usual ", scaled_text(usual),
-      warns ? "; its update was made" : "; its update was skipped",
+      warns ? "; its update was applied" : "; its update was skipped",
       spikes > 1 ? concat(", the last of ", spikes, " such steps since the last record") : "",
-      warns ? ". Where losses jump after it, set optimizer.gradient_spike to skip or "
+      warns ? ". If losses jump after it, set optimizer.gradient_spike to skip or "
               "rewind, or lower optimizer.base_learning_rate"
             : ""));
 }
@@ -33,7 +33,8 @@ void warn_of_jump(const Telemetry& telemetry, const Run& run, const LossJump& ju
              grouped_text(telemetry.probed_step), " from the usual ", fixed_text(jump.usual, 2)));
 }
 
-/// A single loss that is not finite leaves no mean: the log says how many there may have been.
+/// A single loss that is not finite invalidates the mean; the log states how many updates were
+/// skipped.
 void warn_of_lost_mean(Telemetry& telemetry, const StepRecord& record) {
   const int64_t skips =
       record.skipped_steps - std::exchange(telemetry.recorded_skips, record.skipped_steps);
@@ -41,7 +42,7 @@ void warn_of_lost_mean(Telemetry& telemetry, const StepRecord& record) {
   telemetry.reporter->warning(concat("the mean loss of the record at step ",
                                      grouped_text(record.step), " is not finite; ",
                                      counted_text(skips, "update"), skips == 1 ? " was" : " were",
-                                     " skipped since the record before"));
+                                     " skipped since the previous record"));
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ void attach(Telemetry& telemetry, const Run& run) {
   telemetry.gpu = std::make_unique<GpuMonitor>(session.gpu.bus_id);
   telemetry.rank_watch = std::make_unique<RankWatch>([&world](int64_t rank) {
     const std::string host = world.board().status(static_cast<int>(rank)).host;
-    // A rank of another node may not have sent its name yet.
+    // A rank on another node may not have sent its name yet.
     return host.empty() ? concat("rank ", rank)
                         : rank_name(static_cast<int>(rank), world.size(), host);
   });

@@ -17,10 +17,10 @@
 
 namespace bertha {
 
-/// What a run measures and writes: log, records, timers, and the scalars that the device sends.
+/// The measurements and reports of a run: log, records, timers, and the device's scalars.
 struct Telemetry {
-  RunFolder folder = {};             // on rank 0: holds the lock
-  std::string resolved_config = {};  // on rank 0: the file of this start
+  RunFolder folder = {};             // on rank 0: owns the lock
+  std::string resolved_config = {};  // on rank 0: this start's file
   std::unique_ptr<Reporter> reporter = nullptr;
 
   // Set from the session on.
@@ -30,35 +30,35 @@ struct Telemetry {
   std::unique_ptr<Progress> progress = nullptr;
   std::unique_ptr<GpuMonitor> gpu = nullptr;
   std::unique_ptr<RankWatch> rank_watch = nullptr;
-  int64_t peak_memory_bytes = 0;  // of this rank's device, at the records of the log
+  int64_t peak_memory_bytes = 0;  // this rank's device, sampled at log records
 
-  int64_t probed_step = 0;       // of the last capture
-  int64_t probed_samples = 0;    // trained then
-  bool is_probe_logged = false;  // whether the pending capture becomes a record of the log
-  int64_t recorded_skips = 0;    // of the last record
+  int64_t probed_step = 0;       // step of the last capture
+  int64_t probed_samples = 0;    // sequences trained at that step
+  bool is_probe_logged = false;  // whether the pending capture becomes a log record
+  int64_t recorded_skips = 0;    // skipped updates in the last record
 };
 
-/// Makes what needs a device: timers, probe, monitor.
+/// Creates the parts that need a device: timers, probe, monitor.
 void attach(Telemetry& telemetry, const Run& run);
 
-/// The next records begin at the state of the run, which was loaded.
+/// Makes the next records begin at the run's loaded state.
 void begin_records(Telemetry& telemetry, const Run& run);
 
 /// Whether the log has a record of the steps up to this one.
 bool has_record(const Run& run);
 /// Whether the probe is captured after this step: if the step has a record, and otherwise often
-/// enough that stop_after_skips skipped updates in a row are seen before as many again have
-/// followed. The same on all ranks.
+/// enough that stop_after_skips consecutive skipped updates are detected before as many more
+/// follow. The same on all ranks.
 bool is_capture_due(const Telemetry& telemetry, const Run& run);
 
-/// Captures the probe; no earlier capture is pending. All ranks call it.
+/// Captures the probe. Needs: no earlier capture is pending. All ranks call it.
 void capture(Telemetry& telemetry, const Run& run, bool is_logged);
 
-/// Writes what a capture brought: warnings, and its record if it has one.
+/// Writes the warnings of a capture, and its record if it has one.
 void write_scalars(Telemetry& telemetry, const Run& run, const StepScalars& scalars,
                    const Findings& findings);
 
-/// Reads how much memory of the device is in use.
+/// Reads the device memory in use.
 void note_memory(Telemetry& telemetry, const Run& run);
 
 }  // namespace bertha

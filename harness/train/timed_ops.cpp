@@ -9,8 +9,8 @@
 namespace bertha {
 namespace {
 
-/// What one call of an operation costs: its name, FLOPs of GEMMs, bytes of tensors. Lengths that
-/// only the device knows (attention), and a few numbers (lamb_prepare), count as nothing.
+/// Name and cost of one call of an operation: FLOPs of GEMMs, bytes of tensors. Lengths that only
+/// the device can read (attention) and a few scalars (lamb_prepare) are not counted.
 template <class Args>
 OperationTime cost_of(const Args&) {
   return {.name = Args::kName};
@@ -52,7 +52,7 @@ OperationTime cost_of(const LinearBwdWeight& a) {
   return multiplies(a, a.dy, rows, a.dweight.extent(0), a.dweight.extent(1));
 }
 
-// A row of the word table per token; the other tables are small and stay in caches.
+// A row of the word table per token; the other tables are small and remain in caches.
 OperationTime cost_of(const EmbeddingFwd& a) { return moves(a, {a.sum, a.sum, a.y, a.mask}); }
 OperationTime cost_of(const EmbeddingBwd& a) { return moves(a, {a.dy, a.sum, a.mask, a.dy, a.dy}); }
 OperationTime cost_of(const ActivationBwd& a) { return moves(a, {a.dy, a.saved, a.dx}); }
@@ -111,11 +111,11 @@ void TimedOps::enqueue(AnyArgs any) {
 
 std::unique_ptr<Event> TimedOps::record() {
   std::unique_ptr<Event> event;
-  if (spare_.empty()) {
+  if (free_events_.empty()) {
     event = device_.make_event();
   } else {
-    event = std::move(spare_.back());
-    spare_.pop_back();
+    event = std::move(free_events_.back());
+    free_events_.pop_back();
   }
   stream_.record(*event);
   return event;
@@ -129,8 +129,8 @@ void TimedOps::collect() {
     total.ms += span.end->ms_since(*span.begin);
     total.flops += span.cost.flops;
     total.bytes += span.cost.bytes;
-    spare_.push_back(std::move(span.begin));
-    spare_.push_back(std::move(span.end));
+    free_events_.push_back(std::move(span.begin));
+    free_events_.push_back(std::move(span.end));
     spans_.pop_front();
   }
 }

@@ -12,21 +12,21 @@
 
 namespace bertha {
 
-/// The operations of another Ops, each between two events on its stream. The stream's order and
-/// its results stay as they are; the events keep small operations a little apart.
+/// The operations of another Ops, each between two events on its stream. Order and results do not
+/// change; the events add small gaps between short operations.
 class TimedOps final : public Ops {
  public:
   /// `inner` is bound to `stream` of `device`; all three outlive this.
   TimedOps(Ops& inner, Device& device, Stream& stream)
       : inner_(inner), device_(device), stream_(stream) {}
 
-  /// Sums since the last call over the operations that have finished, by falling time; those in
-  /// flight count next time.
+  /// Sums over the operations that have finished since the last call, longest time first;
+  /// operations in flight count next time.
   std::vector<OperationTime> take_totals();
 
  private:
   struct Span {
-    OperationTime cost;  // of one call, without its time
+    OperationTime cost;  // of one call; its time is not set
     std::unique_ptr<Event> begin;
     std::unique_ptr<Event> end;
   };
@@ -38,8 +38,8 @@ class TimedOps final : public Ops {
   Ops& inner_;
   Device& device_;
   Stream& stream_;
-  std::deque<Span> spans_;                     // in stream order
-  std::vector<std::unique_ptr<Event>> spare_;  // to be used again
+  std::deque<Span> spans_;  // in stream order
+  std::vector<std::unique_ptr<Event>> free_events_;
   std::map<std::string, OperationTime> totals_;
 };
 

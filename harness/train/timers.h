@@ -9,20 +9,20 @@
 
 namespace bertha {
 
-/// Communication runs on a stream of its own: kCommunication is only the part of the reduction that
-/// backward has not covered, and kForward begins with what is left of the gathering of weights.
+/// Communication runs on a separate stream: kCommunication is only the part of the reduction that
+/// backward does not cover, and kForward begins with the rest of the gathering of weights.
 enum class Phase : uint8_t { kForward, kBackward, kCommunication, kOptimizer };
 inline constexpr size_t kNumPhases = 4;
 inline constexpr std::array<const char*, kNumPhases> kPhaseNames{"forward", "backward",
                                                                  "communication", "optimizer"};
 
-/// Where a step's time goes, measured on the device's stream without waiting for it: each mark
-/// records an event, and totals are taken from the events that have passed.
+/// Measures the phases of a step on the device's stream without waiting for it: each mark records
+/// an event, and totals are computed from events that have completed.
 class PhaseTimers {
  public:
   PhaseTimers(Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
-  /// Work enqueued from here on belongs to `phase`; profilers see a range of that name.
+  /// Work enqueued from here on belongs to `phase`; profilers show a range of that name.
   void begin(Phase phase);
   void end();
 

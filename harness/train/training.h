@@ -7,7 +7,7 @@
 namespace bertha {
 
 /// One training run of one rank, from the first log line to the exit code. start.h fills it in,
-/// loop.cpp advances it, finish.h ends it; other files take the part that they need.
+/// loop.cpp advances it, finish.h ends it; other files use only the part that they need.
 struct Training {
   Training(const Config& config, World& world)
       : run{.config = config, .plan = make_run_plan(config), .world = &world} {}
@@ -18,7 +18,7 @@ struct Training {
 
   Run run;
   Telemetry telemetry = {};
-  Lifecycle lifecycle = {};  // last: the watchdog ends before what it checks
+  Lifecycle lifecycle = {};  // last member: the watchdog ends before the objects that it checks
 };
 
 // Between steps. All ranks call these together.
@@ -27,8 +27,8 @@ struct Training {
 void finish_capture(Training& training);
 /// Captures and reports the steps since the last capture. Blocks: the host.
 void capture_now(Training& training, bool is_logged);
-/// Evaluates and, with checkpoint.keep_best, saves if no evaluation before was as good. Does
-/// nothing after a spike from which the run goes back.
+/// Evaluates and, with checkpoint.keep_best, saves if no earlier evaluation was as good. Does
+/// nothing after a spike from which the run rewinds.
 void evaluate_now(Training& training);
 /// Saves. Does nothing after such a spike.
 void save_now(Training& training);

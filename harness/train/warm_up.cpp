@@ -9,7 +9,7 @@
 namespace bertha {
 namespace {
 
-/// The first step has the longest sequences only, the next ones a mixture.
+/// The first step has only longest sequences, later ones a mixture.
 StepBatch made_up_batch(const Session& session, int64_t step, int64_t global_seqs,
                         int64_t micro_batches) {
   SyntheticSteps made_up = synthetic_steps(session.config, session.world->size());
@@ -29,7 +29,7 @@ void warm_up(Session& session, int64_t steps) {
   const StepSettings settings =
       step_settings(session.config, world, static_cast<uint64_t>(train.seed));
   for (int64_t step = 0; step < steps; ++step) {
-    // The caller looks again and ends the run: a scheduler that asked does not wait for long.
+    // The caller checks again and ends the run: a scheduler does not wait for long.
     if (world.agree_max(stop_was_requested() ? 1 : 0) != 0) break;
     const StepBatch batch =
         made_up_batch(session, step, train.global_batch_seqs, train.accumulation_steps);
@@ -40,7 +40,7 @@ void warm_up(Session& session, int64_t steps) {
     const StepBatch eval = made_up_batch(session, step, eval_seqs, 1);
     evaluate(*session.model, eval.micro_batches, session.parts(), session.backend->collectives());
   }
-  session.model->set_scale_exponents({});  // scales of made-up data are of no use
+  session.model->set_scale_exponents({});  // scales of synthetic data are useless
   session.backend->stream().wait_on_host();
 }
 

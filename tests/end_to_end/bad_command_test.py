@@ -52,7 +52,7 @@ class BadCommand(EndToEnd):
             self.assertLess(len(done.err), 1200, words)
 
     def test_the_limits_of_the_data_are_compared(self):
-        said = "sequences of up to 32 tokens, data.max_seq_tokens is 16; set data.max_seq_tokens to 32"
+        said = "sequences of up to 32 tokens, but data.max_seq_tokens is 16; set data.max_seq_tokens to 32"
         self.check(["train", *self.data.config(log__run_dir=self.new_folder(), data__max_seq_tokens=16)], said)
         self.assertIn(said, bertha("plan", *self.data.config(data__max_seq_tokens=16)).out)
 

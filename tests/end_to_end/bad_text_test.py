@@ -41,7 +41,7 @@ class BadText(EndToEnd):
         self.assert_failure(fill("/bin/ls"), 4, "/bin/ls, line ")
         self.assert_failure(fill(self.scratch), 4, f"{self.scratch}: is a folder")
         empty = self.write("empty.txt", b"")
-        self.assert_failure(fill(empty), 4, f"{empty}: holds no line")
+        self.assert_failure(fill(empty), 4, f"{empty}: is empty, want one text per line")
         self.assertEqual(fill(self.write("good.txt", b"the old [MASK]\n")).code, 0)
 
     def test_shards_are_not_written_among_the_text(self):
@@ -65,11 +65,11 @@ class BadText(EndToEnd):
         done = must("train", *self.data.config(log__run_dir=run, data__train=output,
                                                train__max_steps=40))
         samples = int(re.search(r": (\d+) samples? in", self.prepare(path, output).out).group(1))
-        self.assertIn(f"data.train holds {samples} sequences: the run goes over them "
+        self.assertIn(f"data.train contains {samples} sequences: the run repeats them "
                       f"{40 * 12 // samples} times", done.err)
         done = bertha("train", *self.data.config(log__run_dir=self.new_folder(),
                                                  train__max_steps=2))
-        self.assertNotIn("goes over them", done.err)
+        self.assertNotIn("the run repeats them", done.err)
 
     def test_text_of_another_form_is_refused(self):
         for name, data, found in (

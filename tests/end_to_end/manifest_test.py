@@ -39,7 +39,7 @@ class Manifest(EndToEnd):
         planned = bertha("plan", *self.data.config(data__train=folder))
         self.assertEqual(planned.code, 4, planned)
         self.assertIn(f"{shard}: has", planned.out + planned.err)
-        self.check(cut, "manifest says", "(rank 1 of 2")
+        self.check(cut, "manifest states", "(rank 1 of 2")
 
     def test_nothing_is_made_of_a_token_that_only_the_hash_tells_of(self):
         def change(shard):
@@ -51,13 +51,13 @@ class Manifest(EndToEnd):
         for what in ("convert", "pack"):
             output = self.new_folder("output")
             done = bertha("data", what, folder, "--output", output)
-            self.assert_failure(done, 4, shard, "its manifest says", "copy it again")
+            self.assert_failure(done, 4, shard, "its manifest states", "copy it again")
             self.assertEqual([str(p) for p in output.rglob("*.hdf5")], [])
         (folder / "manifest.json").unlink()
         must("data", "convert", folder, "--output", self.new_folder("output"))
 
     def test_a_missing_shard(self):
-        self.check(lambda shard: shard.unlink(), "2 shards", "names 3", names_shard=False)
+        self.check(lambda shard: shard.unlink(), "2 shards", "lists 3", names_shard=False)
 
     def test_a_shard_that_the_manifest_does_not_know(self):
         folder, shard = self.changed_copy(lambda shard: shutil.copy(shard,

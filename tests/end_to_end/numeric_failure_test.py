@@ -59,7 +59,7 @@ class NumericFailure(EndToEnd):
             self.assertEqual(sum(len(ids) for ids in report["sample_ids"]), 12 // max(ranks, 1))
         self.assertIn("post_mortem", done.out + done.err, "the user is told where to look")
         self.assertIn("the mean loss of the record at step 2 is not finite; 1 update was skipped "
-                      "since the record before", done.err)
+                      "since the previous record", done.err)
 
     def test_on_two_ranks(self):
         self.check(2)

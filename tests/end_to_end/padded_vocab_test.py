@@ -87,7 +87,7 @@ class MoreRowsThanEntries(EndToEnd):
         folder = self.new_folder("wide")
         config = dict(model__vocab_size=rows, train__max_steps=2)
         planned = must("plan", *self.data.config(**config))
-        self.assertIn("no token has the other rows", planned.out + planned.err)
+        self.assertIn("no token uses the other rows", planned.out + planned.err)
         self.train(folder, **config)
         must("eval", "--checkpoint", folder, *self.data.config(**config))
         exported = self.new_folder("exported")
@@ -96,7 +96,7 @@ class MoreRowsThanEntries(EndToEnd):
         self.assertEqual((exported / "vocab.txt").read_bytes(), self.data.vocab.read_bytes())
         config["checkpoint__init"] = exported  # whose rows these are
         planned = must("plan", *self.data.config(**config))
-        self.assertNotIn("no token has the other rows", planned.out + planned.err)
+        self.assertNotIn("no token uses the other rows", planned.out + planned.err)
         self.train(self.new_folder(), **config)
         shown = must("fill", "--checkpoint", exported, "--top", rows, "the [MASK]").out
         self.assertEqual(len(shown.splitlines()), 1 + rows)

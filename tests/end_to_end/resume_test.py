@@ -254,7 +254,7 @@ class ChangedData(EndToEnd):
             self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [2])
             done = self.go_on(folder, data__vocab="", checkpoint__keep_best=True, **changes)
             self.assertEqual(done.code, 0, done)
-            self.assertEqual(done.err.count("is not what the run was evaluated on before"), 1, done)
+            self.assertEqual(done.err.count("differs from the run's earlier evaluation data"), 1, done)
             self.assertEqual([e["step"] for e in self.state(folder)["evals"]], [4])
             self.assertEqual((folder / "ckpt/best").readlink().name, "step_00000004")
             done = self.go_on(folder, 6, data__vocab="", checkpoint__keep_best=True, **changes)

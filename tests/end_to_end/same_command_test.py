@@ -89,7 +89,7 @@ class SameCommand(EndToEnd):
         self.start(place, train__max_steps=2)
         before = sorted(place.rglob("*"))
         done = self.start(place, code=2, train__max_steps=4, optimizer__base_learning_rate=0.02)
-        self.assert_failure(done, 2, "runs/bert: holds a run with other settings",
+        self.assert_failure(done, 2, "runs/bert: contains a run with other settings",
                             "optimizer.base_learning_rate 0.01 -> 0.02", "log.run_name",
                             "--resume never", "--output-dir runs/bert")
         self.assertEqual(sorted(place.rglob("*")), before)
@@ -124,7 +124,7 @@ class SameCommand(EndToEnd):
         self.train(folder, **short)
         done = self.train(folder, **dict(short, train__max_steps=20))
         # Of 0.01 over 10 steps the last update had a tenth; over 20 steps the next one has a half.
-        words = "the learning rate goes from 1.0e-3 at the last step to 5.0e-3 at the next"
+        words = "the learning rate changes from 1.0e-3 at the last step to 5.0e-3 at the next"
         self.assertIn(words, done.err)
         self.assertIn("train.max_steps 10 -> 20", done.err)
         self.assertIn(words, " ".join(r["text"] for r in records(folder, "event")))
@@ -162,7 +162,7 @@ class NamedCheckpoint(EndToEnd):
             superseded = sorted((folder / "ckpt").glob("*.superseded*"))
             done = self.train(folder, code=75, **settings)
             self.assertEqual(self.ran_from(folder), stopped, done)
-            self.assertIn(f"this folder has gone on from {path} before", done.err)
+            self.assertIn(f"this folder already continues {path}; ", done.err)
             self.assertEqual(sorted((folder / "ckpt").glob("*.superseded*")), superseded)
             # keep-N may have removed the named one by now.
             shutil.rmtree(folder / "ckpt" / "step_00000004", ignore_errors=True)

@@ -44,7 +44,7 @@ class Spike(EndToEnd):
         told = self.told(folder)
         self.assertTrue(told, done)
         self.assertIn("times the usual", told[0])
-        self.assertIn("its update was made", told[0])
+        self.assertIn("its update was applied", told[0])
         self.assertIn("optimizer.gradient_spike", told[0])
         self.assertIn("warning: " + told[0], done.err)
         last = steps(folder)[CALM_STEPS + 6]
@@ -113,12 +113,12 @@ class Spike(EndToEnd):
         folder, done = self.go_on(60, code=7, optimizer__gradient_spike="rewind",
                                   checkpoint__every_steps=50)
         texts = [event["text"] for event in records(folder, "event")]
-        back = [text for text in texts if text.startswith("went back to step ")]
+        back = [text for text in texts if text.startswith("returned to step ")]
         self.assertEqual(len(back), 3, done)
         for i, text in enumerate(back):
-            self.assertIn(f"went back to step {CALM_STEPS} ({self.checkpoint})", text)
-            self.assertIn(f"{i + 1} of 3 times", text)
-        self.assertIn("gone back 3 times", texts[-1])
+            self.assertIn(f"returned to step {CALM_STEPS} ({self.checkpoint})", text)
+            self.assertIn(f"rewind {i + 1} of at most 3 ", text)
+        self.assertIn("rewound 3 times", texts[-1])
         self.assertEqual(records(folder, "stop")[-1]["status"], "aborted")
 
 
@@ -159,16 +159,16 @@ class BadShard(EndToEnd):
         loss = {step: record["mlm_loss"] for step, record in steps(folder).items()}
         self.assertGreater(loss[self.NOISE_STEP] - loss[self.NOISE_STEP - 1],
                            math.log(VOCAB_SIZE) / 4)
-        self.assertEqual(self.texts(folder, "went back"), [])
+        self.assertEqual(self.texts(folder, "returned to step"), [])
 
     def check(self, ranks):
         folder = self.new_folder()
         self.run_to(folder, self.LAST_STEP, ranks, optimizer__gradient_spike="rewind")
-        back = self.texts(folder, "went back to step ")
+        back = self.texts(folder, "returned to step ")
         self.assertEqual(len(back), self.NOISE_STEPS, back)
         before = self.NOISE_STEP - self.EVERY_STEPS
-        self.assertIn(f"went back to step {before} ({folder}/ckpt/step_{before:08}) and leaves out the "
-                      f"{self.EVERY_STEPS} batches from there to step {self.NOISE_STEP}: 1 of 3", back[0])
+        self.assertIn(f"returned to step {before} ({folder}/ckpt/step_{before:08}) and leaves out the "
+                      f"{self.EVERY_STEPS} batches from there to step {self.NOISE_STEP}: rewind 1 of at most 3", back[0])
         left_out = self.EVERY_STEPS + self.NOISE_STEPS - 1
         losses = [record["mlm_loss"] for record in steps(folder).values()]
         self.assertLess(max(losses[-20:]), math.log(VOCAB_SIZE) - 1)

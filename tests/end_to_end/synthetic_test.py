@@ -53,7 +53,7 @@ class Synthetic(EndToEnd):
         lengths.write_text("10 1\n32 2\n")
         done = bertha("train", *self.data.config(log__run_dir=folder, data__synthetic=True,
                                                  data__synthetic_lengths=lengths, **NO_DATA))
-        self.assert_failure(done, 2, "other data than data.synthetic makes", lengths)
+        self.assert_failure(done, 2, "other data than data.synthetic gives", lengths)
         done = bertha("train", *self.data.config(log__run_dir=folder))
         self.assert_failure(done, 2, "was trained on other shards")
 
@@ -83,7 +83,7 @@ class Synthetic(EndToEnd):
             data__synthetic=True, data__synthetic_lengths="lengths.txt",
             log__run_dir=self.new_folder(), **NO_DATA)], 2, in_its_folder)
         self.assert_failure(run(words, cwd=nodes), 4, "data.synthetic_lengths: lengths.txt",
-                            "rank 1 reads other lengths than rank 0")
+                            "rank 1 read other lengths than rank 0")
         (nodes / "1" / "lengths.txt").write_text("# the same\n32 2\n10 1\n")
         self.assertEqual(run(words, cwd=nodes).code, 0)
 

@@ -268,7 +268,7 @@ class Weights(EndToEnd):
                             "checkpoint.init_missing_heads to fresh")
         folder = self.new_folder()
         done = self.train(folder, ranks=2, **config)
-        self.assertEqual(len(re.findall("started from random weights", done.err)), 1, done)
+        self.assertEqual(len(re.findall("initialized with random weights", done.err)), 1, done)
         self.assertNotIn("checkpoint not loaded", done.err)
         self.assertEqual(checkpoints(folder), ["step_00000001"])
 

@@ -127,9 +127,13 @@ class HuggingFace : public ::testing::Test {
  protected:
   HuggingFace() : golden_(read_golden_bert()), config_(golden_config(golden_)), draft_(golden_) {}
 
-  Loaded load_draft(MissingHeads missing = MissingHeads::kRefuse) {
+  Loaded load_draft(MissingHeads missing = MissingHeads::kRefuse,
+                    bool trains_sentence_head = true) {
     draft_.write(folder_.path("model.safetensors"));
-    return load_into(config_, {.path = folder_.path(), .missing_heads = missing, .seed = 5});
+    return load_into(config_, {.path = folder_.path(),
+                               .missing_heads = missing,
+                               .seed = 5,
+                               .trains_sentence_head = trains_sentence_head});
   }
   std::string refused_draft() {
     draft_.write(folder_.path("model.safetensors"));
@@ -350,7 +354,8 @@ TEST_F(HuggingFace, MissingHeadsAreFreshWhenAskedFor) {
   EXPECT_THAT(partly.facts.fresh,
               ElementsAre(ModelPart::kMaskedTokenHead, ModelPart::kSentenceHead));
   ASSERT_EQ(partly.facts.notes.size(), 1u);
-  EXPECT_THAT(partly.facts.notes[0], HasSubstr("started from random weights"));
+  EXPECT_THAT(partly.facts.notes[0],
+              HasSubstr("no sentence head: initialized with random weights; all other"));
   const ParamTable table = table_of(config_);
   std::vector<float> fresh(static_cast<size_t>(table.elements));
   initialize(table, make_dims(config_), config_.init_stddev, 5, fresh.data());
@@ -362,6 +367,15 @@ TEST_F(HuggingFace, MissingHeadsAreFreshWhenAskedFor) {
       ASSERT_EQ(partly.flat[at], want[at]) << param.name;
     }
   }
+}
+
+TEST_F(HuggingFace, AFreshSentenceHeadThatIsNotTrainedIsSaidToBeZero) {
+  const auto note = [&] { return load_draft(MissingHeads::kFresh, false).facts.notes.at(0); };
+  draft_.erase("cls.seq_relationship.");
+  EXPECT_THAT(note(), HasSubstr("has no sentence head: left zero because train.nsp_weight is 0; "));
+  draft_.erase("cls.");
+  EXPECT_THAT(note(), HasSubstr("no sentence head: initialized with random weights, the sentence "
+                                "head left zero because train.nsp_weight is 0; all other"));
 }
 
 TEST_F(HuggingFace, HalfAHeadIsAnError) {

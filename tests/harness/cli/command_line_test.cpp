@@ -127,11 +127,12 @@ TEST(CommandLine, DataThatIsMissingIsNamedWithItsKey) {
   const TempFolder folder;
   const std::string source = kSourceDir;
   const std::string cure =
-      "; run launch/quickstart, or make shards with `bertha data prepare` and name their folder\n";
+      "; run launch/quickstart, or prepare shards with `bertha data prepare` and give their "
+      "folder\n";
   const auto train = run_line("train", folder.path(""));
   EXPECT_EQ(train.code, 2);
   EXPECT_EQ(train.err, "bertha: error: data.train is not set" + cure.substr(0, cure.size() - 1) +
-                           "; data.synthetic=true trains on made-up data\n");
+                           "; data.synthetic=true trains on synthetic data\n");
   const auto eval = run_line("eval --checkpoint not_there", folder.path(""));
   EXPECT_EQ(eval.code, 2);
   EXPECT_EQ(eval.err, "bertha: error: data.eval is not set" + cure);

@@ -115,7 +115,7 @@ TEST_F(DataCommands, PlanCountsEpochsOfPreparedData) {
   const std::string line =
       "plan --set data.train=train --set data.eval=train --set data.vocab=vocab.txt";
   EXPECT_THAT(run(line + " --set model.vocab_size=248", 4).out,
-              HasSubstr("vocab.txt: has 256 entries, model.vocab_size is 248"));
+              HasSubstr("vocab.txt: has 256 entries, but model.vocab_size is 248"));
   const Ran ran = run(line + " --set model.vocab_size=256", 0);
   EXPECT_THAT(ran.out, ContainsRegex("epochs +[0-9]+\\.[0-9]+ of [0-9,]+ sequences"));
   EXPECT_THAT(ran.out, HasSubstr("missing\n  nothing\n"));

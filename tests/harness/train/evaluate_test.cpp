@@ -152,7 +152,7 @@ TEST(EvalSet, PartsOfDifferentSetsAreRefusedOnAllRanks) {
 TEST(EvalSet, ASetTooSmallToTellAnAccuracyIsWarnedOf) {
   EXPECT_EQ(warning_of_small_set({.num_seqs = 10, .num_masked = 100}, "eval"), "");
   EXPECT_EQ(warning_of_small_set({.num_seqs = 1, .num_masked = 4}, "eval"),
-            "data.eval (eval) holds only 4 masked tokens: the accuracy is uncertain by up to "
+            "data.eval (eval) contains only 4 masked tokens: the accuracy is uncertain by up to "
             "25.0 percentage points; give more evaluation text");
   EXPECT_NE(warning_of_small_set({}, "eval"), "");
 }

@@ -135,7 +135,7 @@ TEST(Reporter, AResumedRunAppendsMetricsAndStartsAnotherBenchmarkLog) {
   EXPECT_EQ(files_in(run_dir + "/tb"), 2);
   ASSERT_GE(log.lines.size(), 2u);
   EXPECT_THAT(log.lines[1].text, HasSubstr("result_0.resume1.txt"));
-  EXPECT_THAT(log.lines[1].text, HasSubstr("no valid submission"));
+  EXPECT_THAT(log.lines[1].text, HasSubstr("are not a valid submission"));
 
   std::vector<int64_t> steps;
   for (const std::string& line : test::lines_of(run_dir + "/metrics.jsonl")) {
