@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kState = "state.json";
 
-/// Every rank hashes its share of what a resume reads, so that each file is hashed once.
+/// Every rank hashes its share of the files that a resume reads, so that each is hashed once.
 void verify_share(const std::string& path, const World& world) {
   std::vector<std::string> names = optimizer_file_names(path);
   names.insert(names.begin(), {kWeights, kState});
@@ -72,7 +72,7 @@ std::string save_checkpoint(const std::string& folder, const TrainingState& stat
 
   try {
     on_first_rank(world, [&] { make_partial_folder(path); });
-    std::string own_line;  // each rank hashes what it has written
+    std::string own_line;  // each rank hashes the files that it wrote
     on_all_ranks(world, [&] {
       if (parts.optimizer->is_first_of_shard()) {
         own_line = done_line(write_optimizer_file(partial, parts));
@@ -112,22 +112,22 @@ std::string best_checkpoint(const std::string& folder, const std::vector<EvalPoi
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
   std::vector<std::string> paths = list_checkpoints(folder);
-  int64_t num_damaged = 0;  // torn ones were never whole: nothing is lost with them
+  int64_t num_damaged = 0;  // without torn ones, which were never complete
   std::string first_reason;
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     try {
       verify_folder(*path);
       return *path;
     } catch (const Error& error) {
-      // A run that goes on has removed it, and saved a newer one before.
+      // A live run has removed it after saving a newer one.
       if (!fs::exists(*path)) return newest_checkpoint(folder);
-      log_line(LogLevel::kWarning, concat("passing over a damaged checkpoint: ", error.what()));
+      log_line(LogLevel::kWarning, concat("skipping a damaged checkpoint: ", error.what()));
       if (is_complete(*path) && ++num_damaged == 1) first_reason = error.what();
     }
   }
   if (num_damaged > 0) {
-    fail(ExitCode::kData, "none of the ", num_damaged, " checkpoints in ", folder, " is sound (",
-         first_reason, "); repair it, or set checkpoint.resume to never.");
+    fail(ExitCode::kData, "all ", num_damaged, " checkpoints in ", folder, " are damaged (",
+         first_reason, "); repair one, or set checkpoint.resume to never.");
   }
   return std::nullopt;
 }
@@ -138,12 +138,12 @@ TrainingState load_checkpoint(const std::string& path, const CheckpointParts& pa
   on_all_ranks(world, [&] {
     if (!is_complete(path)) {
       fail(ExitCode::kData, path,
-           ": has no DONE, so it is no complete checkpoint; give the folder "
-           "of one, for example <run>/ckpt/step_00001000.");
+           ": has no DONE, so it is not a complete checkpoint; give the "
+           "folder of one, for example <run>/ckpt/step_00001000.");
     }
     verify_share(path, world);
   });
-  on_all_ranks(world, [&] {  // nothing is parsed before all of it is known to be what was saved
+  on_all_ranks(world, [&] {  // nothing is parsed before all hashes have been compared
     if (world.rank() == 0) {
       check_weight_tensors(path, *parts.table, parts.dims, MissingHeads::kRefuse);
     }

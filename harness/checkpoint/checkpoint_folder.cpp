@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDone = "DONE";
 constexpr const char* kPrefix = "step_";
 constexpr const char* kPartial = ".partial";    // being written, or being removed
-constexpr const char* kReplaced = ".replaced";  // until its successor has its name
+constexpr const char* kReplaced = ".replaced";  // until its successor has been renamed
 constexpr const char* kSuperseded = ".superseded";
 constexpr const char* kBest = "best";  // a link
 
@@ -49,7 +49,7 @@ void sync_path(const std::string& path) {
   if (result != 0) fail_write(path);
 }
 
-/// Whether the name is a path inside the folder.
+/// Whether the name is a path within the folder.
 bool is_inside(const std::string& name) {
   const fs::path path(name);
   return !path.is_absolute() && *path.lexically_normal().begin() != "..";
@@ -58,7 +58,7 @@ bool is_inside(const std::string& name) {
 std::map<std::string, DoneLine> read_done(const std::string& path) {
   if (!is_complete(path)) {
     fail(ExitCode::kData, path, ": has no ", kDone,
-         "; saving it was interrupted, use an earlier checkpoint.");
+         " because saving it was interrupted; use an earlier checkpoint.");
   }
   std::istringstream file(read_text_file(path + "/" + kDone));
   std::map<std::string, DoneLine> lines;
@@ -75,12 +75,12 @@ std::map<std::string, DoneLine> read_done(const std::string& path) {
   }
   if (lines.empty()) {
     fail(ExitCode::kData, path, "/", kDone,
-         ": names no file; the checkpoint is damaged, use an earlier one.");
+         ": does not list any file; the checkpoint is damaged, use an earlier one.");
   }
   return lines;
 }
 
-/// The step that a folder's name states; none for other names, such as *.partial.
+/// The step in a folder's name; none for other names, such as *.partial.
 std::optional<int64_t> step_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -114,8 +114,8 @@ void rename_folder(const std::string& from, const std::string& to) {
   }
 }
 
-/// Gives a replaced checkpoint its name back where its successor never came, and removes what else
-/// interrupted saves and removals left.
+/// Renames a replaced checkpoint back if its successor was never completed, and removes other
+/// remains of interrupted saves and removals.
 void clear_interrupted(const std::string& folder) {
   std::error_code ignored;  // leftovers do no harm
   for (const std::string& replaced : step_folders(folder, kReplaced)) {
@@ -131,15 +131,16 @@ void clear_interrupted(const std::string& folder) {
   }
 }
 
-/// Under a name that nothing reads first: no half of a checkpoint is left that looks whole.
+/// Renames it to a name that nothing reads before removing it, so that a half-removed checkpoint
+/// never looks complete.
 void remove_checkpoint(const std::string& path) {
   const std::string partial = without_suffix(path) + kPartial;
-  std::error_code ignored;  // an old checkpoint that stays does no harm
+  std::error_code ignored;  // an old checkpoint that remains does no harm
   fs::rename(path, partial, ignored);
   fs::remove_all(partial, ignored);
 }
 
-/// <folder>/best, where its checkpoint is gone.
+/// Removes <folder>/best if its checkpoint no longer exists.
 void drop_dangling_best(const std::string& folder) {
   const fs::path link = fs::path(folder) / kBest;
   std::error_code ignored;
@@ -153,12 +154,12 @@ std::string make_partial_folder(const std::string& path) {
   std::error_code error;
   fs::remove_all(partial, error);
   if (!error) fs::create_directories(fs::path(partial).parent_path(), error);
-  // A link that somebody puts there meanwhile must not pass for the new folder.
+  // A link that another process creates meanwhile must not be mistaken for the new folder.
   if (!error && !fs::create_directory(partial, error) && !error) {
     error = std::make_error_code(std::errc::file_exists);
   }
   if (error) {
-    fail(ExitCode::kData, partial, ": cannot be made (", error.message(),
+    fail(ExitCode::kData, partial, ": cannot be created (", error.message(),
          "); check space and permissions.");
   }
   return partial;
@@ -169,10 +170,10 @@ std::string make_new_folder(const std::string& path) {
   fs::create_directories(fs::path(path).parent_path(), error);
   std::string folder = path;
   for (int number = 2; !error && !fs::create_directory(folder, error); ++number) {
-    folder = concat(path, ".", number);  // the first is somebody's
+    folder = concat(path, ".", number);  // earlier names exist already
   }
   if (error) {
-    fail(ExitCode::kData, folder, ": cannot be made (", error.message(),
+    fail(ExitCode::kData, folder, ": cannot be created (", error.message(),
          "); check space and permissions.");
   }
   return folder;
@@ -187,7 +188,7 @@ void seal_folder(const std::string& partial, const std::string& path,
                  const std::vector<std::string>& known_lines) {
   std::map<std::string, std::string> line_of;
   for (const std::string& line : known_lines) {
-    if (line.empty()) continue;  // of a rank that has written nothing
+    if (line.empty()) continue;  // from a rank that wrote no file
     const size_t name = line.rfind(' ') + 1;
     line_of[line.substr(name, line.size() - 1 - name)] = line;
   }
@@ -205,7 +206,7 @@ void seal_folder(const std::string& partial, const std::string& path,
   write_new_file(partial + "/" + kDone, done);
   sync_path(partial);
 
-  // At every moment one complete checkpoint of this step stays, under whichever name.
+  // At every moment one complete checkpoint of this step exists, under one of the two names.
   const std::string replaced = path + kReplaced;
   std::error_code ignored;  // leftovers do no harm
   const bool replaces = fs::exists(path);
@@ -243,7 +244,7 @@ void verify_folder(const std::string& path, const std::vector<std::string>& name
   }
   for (const std::string& name : names) {
     if (!lines.contains(name)) {
-      fail(ExitCode::kData, path, ": ", kDone, " does not name ", name,
+      fail(ExitCode::kData, path, ": ", kDone, " does not list ", name,
            "; the checkpoint is incomplete, use an earlier one.");
     }
   }
@@ -287,7 +288,7 @@ int64_t step_of_checkpoint(const std::string& path) {
 
 void remove_old_checkpoints(const std::string& folder, const KeptCheckpoints& kept) {
   clear_interrupted(folder);
-  std::vector<std::string> complete;  // all but `saved`
+  std::vector<std::string> complete;  // all except `saved`
   for (const std::string& path : list_checkpoints(folder)) {
     if (is_complete(path) && fs::path(path).filename() != fs::path(kept.saved).filename()) {
       complete.push_back(path);

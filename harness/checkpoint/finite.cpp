@@ -18,9 +18,9 @@ void check_finite(ExitCode code, const std::string& path, const std::string& ten
       std::count_if(values, values + count, [](float value) { return !std::isfinite(value); });
   fail(code, path, ": ", bad, " of the ", count, " numbers of ", tensor, " are not finite; ",
        code == ExitCode::kNumeric
-           ? "nothing is saved, earlier checkpoints stay. Go on from one with a lower "
+           ? "nothing is saved, earlier checkpoints are kept. Resume from one with a lower "
              "optimizer.base_learning_rate."
-           : "the weights are of no use, take an earlier checkpoint.");
+           : "the weights are useless, use an earlier checkpoint.");
 }
 
 }  // namespace bertha

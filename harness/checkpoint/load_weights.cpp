@@ -21,17 +21,17 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostDifferences = 8;  // listed in one message
+constexpr size_t kMaxListed = 8;  // differences in one message
 
 constexpr std::array kOptionalParts = {ModelPart::kPooler, ModelPart::kMaskedTokenHead,
                                        ModelPart::kSentenceHead};
 
-/// The tensors of a source that stand for weights, by the names that the model looks for.
+/// The tensors of a source that contain weights, by the names that the model looks for.
 struct Meanings {
-  std::map<std::string, std::string> names;  // the model's name, the writer's
+  std::map<std::string, std::string> names;  // the model's name -> the writer's
   std::vector<std::string> unused;           // the writer's names of tensors that were not trained
-  bool has_padding = false;                  // learnt padding rows, of a checkpoint of ours
-  // Copies of tied tensors, to be compared with what they are tied to; the writer's names.
+  bool has_padding = false;                  // learned padding rows, in a checkpoint of Bertha
+  // Copies of tied tensors, compared with the tensors that they are tied to; the writer's names.
   std::string decoder_weight;
   std::string decoder_bias;
 };
@@ -56,7 +56,7 @@ class MeaningReader {
         add(modern_hugging_face_name(name), name);
       }
     }
-    // The output bias goes by the decoder's name alone where a writer keeps one of two tied names.
+    // Writers that keep one of two tied names store the output bias only under the decoder's name.
     if (!meanings_.decoder_bias.empty() && !meanings_.names.contains("cls.predictions.bias")) {
       add("cls.predictions.bias", meanings_.decoder_bias);
       meanings_.decoder_bias.clear();
@@ -106,7 +106,7 @@ std::vector<NamedRows> wanted_tensors(const WeightSource& source, const ParamTab
   return {};
 }
 
-/// The parts of which no tensor is there.
+/// The parts without any tensor in the source.
 std::vector<ModelPart> missing_parts(const std::vector<NamedRows>& wanted,
                                      const Meanings& meanings) {
   std::vector<ModelPart> missing;
@@ -141,11 +141,11 @@ std::string initial_values(const std::vector<ModelPart>& parts, bool trains_sent
 void refuse_missing(const WeightPlace& place, const std::vector<ModelPart>& parts) {
   if (parts.empty()) return;
   fail(ExitCode::kData, place.path, ": has ", listed(parts),
-       "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to start them "
-       "from random weights.");
+       "; set checkpoint.init_missing_heads to fresh, or give --missing-heads fresh, to initialize "
+       "them.");
 }
 
-/// What all names begin with up to a dot, "roberta."; "" = nothing.
+/// The common prefix of all names up to a dot, "roberta."; "" = none.
 std::string common_first_part(const std::map<std::string, std::string>& names) {
   if (names.empty()) return "";
   const std::string& first = names.begin()->first;
@@ -155,13 +155,13 @@ std::string common_first_part(const std::map<std::string, std::string>& names) {
   return is_common ? part : "";
 }
 
-/// A head that this program does not have, which transformers leaves out too.
+/// Whether a tensor belongs to a head that Bertha does not have, and transformers ignores too.
 bool is_foreign_head(const WeightSource& source, const std::string& meaning) {
   return source.naming() == WeightNaming::kHuggingFace && !meaning.starts_with("bert.");
 }
 
-/// Fails with one sentence that lists every way in which the tensors differ from the model's.
-/// Returns the writer's names of tensors that are left out: other heads.
+/// Fails with one message that lists all differences between the tensors and the model's. Returns
+/// the writer's names of tensors that are left out: other heads.
 std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSource& source,
                                        const Meanings& meanings,
                                        const std::vector<NamedRows>& wanted,
@@ -192,7 +192,7 @@ std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSou
       continue;
     }
     differences.push_back(concat(name, " ", shape_text(source.tensors().at(name).shape),
-                                 " belongs nowhere",
+                                 " is unknown",
                                  near.empty() ? "" : concat(" (nearest: ", near, ")")));
   }
   if (differences.empty()) return left_out;
@@ -200,18 +200,19 @@ std::vector<std::string> check_tensors(const WeightPlace& place, const WeightSou
   const bool is_bert = std::ranges::any_of(
       meanings.names, [&](const auto& entry) { return known.contains(entry.first); });
   if (!is_bert && source.naming() == WeightNaming::kHuggingFace) {
-    fail(ExitCode::kData, place.path, ": none of its tensors is one of BERT's",
+    fail(ExitCode::kData, place.path, ": contains no tensor of BERT",
          prefix.empty() ? "" : concat("; all names begin with ", prefix),
-         "; this program trains BERT and no other model.");
+         "; give weights of BERT, the only model that this program trains.");
   }
   const size_t count = differences.size();
-  std::string text = joined(differences | std::views::take(kMostDifferences), "; ");
-  if (count > kMostDifferences) text += concat("; and ", count - kMostDifferences, " more");
+  std::string text = joined(differences | std::views::take(kMaxListed), "; ");
+  if (count > kMaxListed) text += concat("; and ", count - kMaxListed, " more");
   fail(ExitCode::kData, place.path, ": is a checkpoint of another model: ", text,
-       "; the config.json next to it should state its shape, and keys under model override that.");
+       "; correct the shape in the config.json next to it, or the keys under model, which override "
+       "it.");
 }
 
-/// A second copy of a tensor that our model has once must be the same, bit for bit.
+/// Fails unless the second copy of a tensor that our model has once is equal, bit for bit.
 void check_tied(const WeightPlace& place, const WeightSource& source, const std::string& copy,
                 const std::string& original) {
   if (copy.empty()) return;
@@ -219,7 +220,7 @@ void check_tied(const WeightPlace& place, const WeightSource& source, const std:
                     source.read(copy) == source.read(original);
   if (same) return;
   fail(ExitCode::kData, place.path, ": ", copy, " differs from ", original,
-       ", which it is tied to in this model; the file is of a model with a decoder of its own.");
+       ", to which this program ties it; give weights of a model whose decoder is tied.");
 }
 
 void load_rows(const WeightPlace& place, const WeightSource& source, const std::string& name,
@@ -234,7 +235,7 @@ void load_rows(const WeightPlace& place, const WeightSource& source, const std::
   }
   const auto inputs = static_cast<size_t>(rows.foreign_shape[0]);
   const auto outputs = static_cast<size_t>(rows.foreign_shape[1]);
-  constexpr size_t kTile = 32;  // rows and columns that stay in the cache
+  constexpr size_t kTile = 32;  // rows and columns that fit into the cache
   for (size_t first = 0; first < outputs; first += kTile) {
     for (size_t i = 0; i < inputs; ++i) {
       for (size_t o = first; o < std::min(first + kTile, outputs); ++o) {
@@ -244,8 +245,8 @@ void load_rows(const WeightPlace& place, const WeightSource& source, const std::
   }
 }
 
-/// Padding rows of the vocabulary where the model has them in its softmax. Returns a sentence where
-/// what this checkpoint computes is not what its run computed, else "".
+/// Loads padding rows of the vocabulary if the model includes them in its softmax. Returns a
+/// message if the loaded model computes something else than the run that saved it, else "".
 std::string load_padding(const WeightPlace& place, const WeightSource& source, bool has_padding,
                          const std::vector<NamedRows>& padding, const ModelConfig& model,
                          float* flat) {
@@ -254,14 +255,14 @@ std::string load_padding(const WeightPlace& place, const WeightSource& source, b
     const bool lost =
         model.padded_vocab_in_softmax && !padding.empty() && std::filesystem::exists(state);
     return lost ? place.path +
-                      " was saved without the padding rows of the vocabulary that it learnt: they "
-                      "are zero here, and accuracy and loss differ from the run's own"
+                      " was saved without the padding rows of the vocabulary that it had learned: "
+                      "they are zero here, so accuracy and loss differ from the run's own"
                 : "";
   }
   if (!model.padded_vocab_in_softmax) {
     return place.path +
-           " has padding rows of the vocabulary that its softmax ran over; they are left out, as "
-           "they count only where model.padded_vocab_in_softmax is true";
+           " has padding rows of the vocabulary that its softmax included; they are left out "
+           "because model.padded_vocab_in_softmax is false";
   }
   for (const NamedRows& rows : padding) {
     const auto found = source.tensors().find(rows.foreign_name);
@@ -276,18 +277,17 @@ std::string load_padding(const WeightPlace& place, const WeightSource& source, b
   return "";
 }
 
-/// Sentences about settings that the file next to the weights states otherwise; fails unless the
-/// request allows these.
+/// Notes on settings that differ in the file next to the weights; fails unless the request allows
+/// these.
 std::vector<std::string> check_stated(const WeightPlace& place, const WeightRequest& request,
                                       const ModelConfig& model) {
   const std::optional<StatedModel> stated = find_stated_model(place);
   if (!stated) return {};
   std::vector<std::string> differences = silent_differences(*stated, model);
   if (differences.empty() || request.differences == StatedDifferences::kAllow) return differences;
-  fail(
-      ExitCode::kData, place.path, ": was trained as another model: ", joined(differences, "; "),
-      "; set these keys to what is stated, or checkpoint.init_differences to allow to go on with a "
-      "model that computes something else from the same weights.");
+  fail(ExitCode::kData, place.path, ": was trained as another model: ", joined(differences, "; "),
+       "; set these keys to the stated values, or checkpoint.init_differences to allow to use the "
+       "weights in a model that computes something else from them.");
 }
 
 }  // namespace
@@ -335,14 +335,14 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   loaded.notes = check_stated(place, request, model);
   if (!source->prefix().empty()) {
     loaded.notes.push_back(concat(place.path, ": its names are read without ", source->prefix(),
-                                  ", which a wrapper of PyTorch put before each of them"));
+                                  ", a prefix from a wrapper of PyTorch"));
   }
   if (request.missing_heads == MissingHeads::kRefuse) refuse_missing(place, loaded.fresh);
   if (!left_out.empty()) {
-    loaded.notes.push_back(concat(place.path, ": left out, as this model has no such heads: ",
-                                  joined(left_out | std::views::take(kMostDifferences), ", "),
-                                  left_out.size() > kMostDifferences
-                                      ? concat(" and ", left_out.size() - kMostDifferences, " more")
+    loaded.notes.push_back(concat(place.path, ": left out because this model has no such heads: ",
+                                  joined(left_out | std::views::take(kMaxListed), ", "),
+                                  left_out.size() > kMaxListed
+                                      ? concat(" and ", left_out.size() - kMaxListed, " more")
                                       : ""));
   }
   if (!meanings.decoder_weight.empty()) {
@@ -354,8 +354,8 @@ LoadedWeights load_weights(const WeightRequest& request, const ModelConfig& mode
   }
 
   for (const std::string& name : meanings.unused) {
-    loaded.notes.push_back(concat(place.path, ": ", name,
-                                  " is not read: the next-sentence head has a pooler of its own"));
+    loaded.notes.push_back(concat(
+        place.path, ": ", name, " is not read because the next-sentence head has its own pooler"));
   }
 
   std::fill_n(flat, table.elements, 0.0f);

@@ -18,11 +18,11 @@ constexpr std::string_view kNumbered = "layer_with_weights-";
 constexpr std::string_view kListed = "_transformer_layers/";
 constexpr std::string_view kMaskedToken = "masked_lm/";
 
-// Where the parts of a model hang, the longest first.
+// Roots of the parts of a model, the longest first.
 constexpr std::array<std::string_view, 4> kRoots = {"model/encoder_network/", "model/encoder/",
                                                     "encoder/", "model/"};
 
-// A name that ends with a slash stands for the tensors of a layer, whose last names are the same in
+// A name that ends with a slash stands for the tensors of a layer, whose last part is the same in
 // both: kernel and bias, gamma and beta.
 constexpr NamePair kEncoderParts[] = {
     {"_embedding_layer/embeddings", "bert/embeddings/word_embeddings"},
@@ -32,7 +32,7 @@ constexpr NamePair kEncoderParts[] = {
     {"_pooler_layer/", "bert/pooler/dense/"},
 };
 
-/// Parts named by number: all but the layers and the pooler after them.
+/// Parts named by number, except the layers and the pooler after them.
 constexpr NamePair kNumberedParts[] = {
     {"0/embeddings", "bert/embeddings/word_embeddings"},
     {"1/embeddings", "bert/embeddings/position_embeddings"},
@@ -41,7 +41,7 @@ constexpr NamePair kNumberedParts[] = {
 };
 constexpr int kFirstNumberedLayer = 4;
 
-/// Parts of a layer; older versions have the projection of attention next to it, not inside it.
+/// Parts of a layer; in older versions the projection is next to attention, not inside it.
 constexpr NamePair kLayerParts[] = {
     {"_attention_layer/_query_dense/", "attention/self/query/"},
     {"_attention_layer/_key_dense/", "attention/self/key/"},
@@ -62,7 +62,7 @@ constexpr NamePair kMaskedTokenParts[] = {
     {"output_bias.Sbias", "cls/predictions/output_bias"},
 };
 
-/// What a task saves of the sentence head, and a whole model.
+/// The sentence head as saved by a task, and by a whole model.
 constexpr NamePair kSentenceParts[] = {
     {"next_sentence..pooler_dense/", "bert/pooler/dense/"},
     {"classification_heads/0/dense/", "bert/pooler/dense/"},
@@ -89,7 +89,7 @@ std::string_view without_front(std::string_view text, std::string_view front) {
   return text.starts_with(front) ? text.substr(front.size()) : text;
 }
 
-/// Takes "12/" from the front of `rest`.
+/// Removes "12/" from the start of `rest`.
 std::optional<int> take_number(std::string_view& rest) {
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos) return std::nullopt;

@@ -10,27 +10,27 @@ namespace bertha {
 
 // Checkpoints of TensorFlow's model garden name a tensor by its path among Keras objects:
 // "encoder/layer_with_weights-4/_attention_layer/_query_dense/kernel/.ATTRIBUTES/VARIABLE_VALUE".
-// Parts go by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the layers
-// of the encoder, then the pooler) or by an attribute (_transformer_layers/N, _pooler_layer). In
-// the older pre-training model the encoder and its heads have numbers too, before the numbers of
-// their layers.
+// Parts are named by a number (layer_with_weights-N: 0 to 2 embeddings, 3 their LayerNorm, then the
+// layers of the encoder, then the pooler) or an attribute (_transformer_layers/N, _pooler_layer).
+// In the older pre-training model the encoder and its heads have numbers too, before the numbers
+// of their layers.
 //
 // Source    github.com/tensorflow/models, official/nlp/modeling: networks/bert_encoder.py,
 //           models/bert_pretrainer.py; golden checkpoints of both forms.
 
-/// A path as only the model garden's encoders have it.
+/// Whether a path has the form that only the model garden's encoders have.
 bool is_model_garden_path(const std::string& path);
 
-/// The name of the same tensor in the official code of BERT, "" when there is none:
-/// "bert/encoder/layer_0/attention/self/query/kernel". The shape distinguishes the heads where both
-/// go by numbers.
+/// The name of the same tensor in the official code of BERT, "" if there is none:
+/// "bert/encoder/layer_0/attention/self/query/kernel". The shape distinguishes the heads if both
+/// are named by numbers.
 std::string official_name_of(const std::string& path, const std::vector<int64_t>& shape);
 
-/// The shape in the official code: the model garden's attention has a dimension of its own for
-/// heads.
+/// The shape in the official code: the model garden's attention has a separate dimension for heads.
 std::vector<int64_t> without_heads(const std::string& official_name, std::vector<int64_t> shape);
 
-/// Pre-training there trains the pooler of the sentence head, not the encoder's.
+/// Whether a path is the encoder's pooler, which the model garden's pre-training does not train (it
+/// trains the sentence head's).
 bool is_pooler_of_encoder(const std::string& path);
 bool is_pooler_of_head(const std::string& path);
 

@@ -48,7 +48,7 @@ constexpr std::array<NamePair, 2> kPaddingNames = {{
     {"mlm.output.bias", "bertha.padding.predictions.bias"},
 }};
 
-/// Rows [first_row, first_row + rows) of one of our tensors under a foreign name.
+/// Rows [first_row, first_row + rows) of one of our tensors, with a foreign name.
 NamedRows rows_of(const ParamInfo& param, const std::string& foreign, int64_t first_row,
                   int64_t rows) {
   const int64_t row_elements = param.elements / param.shape[0];
@@ -65,8 +65,8 @@ void replace_end(std::string& text, std::string_view end, std::string_view by) {
   text.replace(text.size() - end.size(), end.size(), by);
 }
 
-/// Renames from the Hugging Face name and shape. Dense layers have [in, out] kernels there, except
-/// the sentence head, whose weights are [out, in] as ours.
+/// Converts from the Hugging Face name and shape to TensorFlow's. Dense layers have [in, out]
+/// kernels there, except the sentence head, whose weights are [out, in] as ours.
 void rename_for_tensorflow(NamedRows& rows) {
   std::string& name = rows.foreign_name;
   if (name == "cls.predictions.bias") {
@@ -100,7 +100,7 @@ std::vector<NamedRows> hugging_face_names(const ParamTable& table, const Dims& d
   std::vector<NamedRows> names;
   const auto add = [&](const std::string& ours, const std::string& theirs) {
     const ParamInfo& param = table.find(ours);
-    // Rows of the vocabulary beyond its entries are padding of ours.
+    // Rows beyond the entries of the vocabulary are our padding.
     const bool has_padding =
         param.shape[0] == dims.V && (ours == "embeddings.word.weight" || ours == "mlm.output.bias");
     names.push_back(rows_of(param, theirs, 0, has_padding ? dims.C : param.shape[0]));
@@ -177,7 +177,7 @@ bool is_position_buffer(const std::string& name) {
 }
 
 bool is_optimizer_state_in_tensorflow(const std::string& name) {
-  // Parts of a path; the last ones are from tf.train.Checkpoint.
+  // Parts of a path; the last ones come from tf.train.Checkpoint.
   constexpr std::array<std::string_view, 14> kStates = {"adam_m",
                                                         "adam_v",
                                                         "LAMB",

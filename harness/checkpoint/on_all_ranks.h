@@ -10,12 +10,12 @@ namespace bertha {
 /// Runs `work` and makes all ranks fail with the same error. All ranks call it; `work` must not
 /// communicate.
 ///
-/// Errors    the same RankError on every rank: of the ranks with the highest exit code, the message
-///           and the name of the last one. Other exceptions count as failure_of() says.
+/// Errors    the same RankError on every rank: among the ranks with the highest exit code, the
+///           message and the name of the last one. failure_of() converts other exceptions.
 void on_all_ranks(World& world, const std::function<void()>& work);
-/// The same of work that rank 0 alone does.
+/// The same for work that only rank 0 does.
 void on_first_rank(World& world, const std::function<void()>& work);
-/// The text that it finds on rank 0, on all ranks.
+/// Returns rank 0's result on all ranks.
 std::string text_of_first_rank(World& world, const std::function<std::string()>& find);
 
 }  // namespace bertha

@@ -45,7 +45,7 @@ int64_t metadata_number(const std::string& path, const SafeTensorsHeader& header
   const int64_t number = parse_count(text);
   if (number < 0) {
     fail(ExitCode::kData, path, ": has ", key, " \"", shortened(text),
-         "\", want a count; it is no optimizer file of this program.");
+         "\", want a count; it is not an optimizer file of Bertha.");
   }
   return number;
 }
@@ -57,8 +57,8 @@ int64_t elements_of(const std::string& path, const SafeTensorsHeader& header) {
     const auto found = header.tensors.find(name);
     const int64_t here = found == header.tensors.end() ? -1 : found->second.elements();
     if (here < 0 || (elements >= 0 && here != elements)) {
-      fail(ExitCode::kData, path, ": wants tensors master, m and v of one size, and ", name,
-           here < 0 ? " is missing" : " differs", "; it is no optimizer file of this program.");
+      fail(ExitCode::kData, path, ": ", name, here < 0 ? " is missing" : " has another size",
+           ", want tensors master, m and v of one size; it is not an optimizer file of Bertha.");
     }
     elements = here;
   }
@@ -71,7 +71,7 @@ std::string ranges_text(const std::vector<ShardRange>& ranges) {
   });
 }
 
-/// The ranges that `elements` elements of the tensors stand for.
+/// The ranges of the flat buffer that `elements` elements of the tensors cover.
 std::vector<ShardRange> read_ranges(const std::string& path, const SafeTensorsHeader& header,
                                     int64_t elements) {
   if (!header.metadata.contains("ranges")) {
@@ -96,7 +96,7 @@ std::vector<ShardRange> read_ranges(const std::string& path, const SafeTensorsHe
   }
   if (elements_found != elements) {
     fail(ExitCode::kData, path, ": has ranges \"", shortened(text), "\", want ", elements,
-         " elements of the flat buffer; it is no optimizer file of this program.");
+         " elements of the flat buffer; it is not an optimizer file of Bertha.");
   }
   return ranges;
 }
@@ -113,8 +113,8 @@ ShardFile open_shard(const std::string& folder, const std::string& name, int64_t
   return shard;
 }
 
-/// The files in the order in which this rank opens them: first the one that lies where its shard
-/// does among the shards, which holds all that it wants where as many shards were saved.
+/// The files in the order in which this rank opens them: first the one with the position of its
+/// shard among the shards, which is all that it needs if as many shards were saved.
 std::vector<std::string> names_from_own(const std::string& folder, const Optimizer& optimizer) {
   std::vector<std::string> names = optimizer_file_names(folder);
   const auto own = std::ssize(names) * optimizer.shard() / optimizer.shard_count();
@@ -122,7 +122,7 @@ std::vector<std::string> names_from_own(const std::string& folder, const Optimiz
   return names;
 }
 
-/// The ranges of this rank without the padding after the table, which no file has to hold.
+/// The ranges of this rank without the padding after the table, which files may omit.
 std::vector<ShardRange> live_ranges(const Optimizer& optimizer, int64_t table_elements) {
   std::vector<ShardRange> ranges;
   for (ShardRange range : optimizer.shard_ranges()) {
@@ -132,10 +132,10 @@ std::vector<ShardRange> live_ranges(const Optimizer& optimizer, int64_t table_el
   return ranges;
 }
 
-/// Elements that two shards have in common.
+/// Elements that two shards share.
 struct Overlap {
-  int64_t from_element = 0;  // in the one
-  int64_t to_element = 0;    // in the other
+  int64_t from_element = 0;  // in the first shard
+  int64_t to_element = 0;    // in the second shard
   int64_t elements = 0;
 };
 
@@ -155,7 +155,7 @@ std::vector<Overlap> overlaps(const std::vector<ShardRange>& from,
   return found;
 }
 
-/// Names the parameter that an element of a shard belongs to.
+/// Name of the parameter that an element of a shard belongs to.
 std::string param_at(const CheckpointParts& parts, int64_t shard_element) {
   for (const ShardRange& range : parts.optimizer->shard_ranges()) {
     const int64_t flat = range.flat_begin + shard_element - range.shard_begin;
@@ -167,7 +167,7 @@ std::string param_at(const CheckpointParts& parts, int64_t shard_element) {
   return "the padding";
 }
 
-/// Error(kNumeric) where a number of this rank's shard is not finite.
+/// Error(kNumeric) if a number of this rank's shard is not finite.
 void check_shard(const std::string& path, const std::string& tensor, const float* values,
                  const CheckpointParts& parts) {
   const int64_t elements = parts.optimizer->shard_elements();
@@ -229,7 +229,7 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
   const Optimizer& optimizer = *parts.optimizer;
   const Buffer pinned = parts.device->allocate_pinned(3 * optimizer.master().bytes());
   float* staging = static_cast<float*>(pinned.data());
-  std::fill_n(staging, 3 * optimizer.shard_elements(), 0.0f);  // no file has to hold the padding
+  std::fill_n(staging, 3 * optimizer.shard_elements(), 0.0f);  // files may omit the padding
 
   const std::vector<ShardRange> mine = live_ranges(optimizer, parts.table->elements);
   int64_t elements_wanted = 0;
@@ -252,7 +252,7 @@ void read_optimizer_files(const std::string& folder, const CheckpointParts& part
     }
   }
   if (elements_read != elements_wanted) {
-    fail(ExitCode::kData, folder, ": its optimizer files hold ", elements_read,
+    fail(ExitCode::kData, folder, ": its optimizer files contain ", elements_read,
          " elements of the ranges ", ranges_text(mine), ", want all ", elements_wanted,
          "; a file is missing, use an earlier checkpoint.");
   }

@@ -29,7 +29,7 @@ int64_t dtype_bytes(const std::string& dtype) {
   fail(ExitCode::kData, path, ": ", what, "; the file is torn or not a safetensors file.");
 }
 
-/// Bytes of a tensor; nothing when 64 bits do not hold the number.
+/// Bytes of a tensor; nothing if the number exceeds 64 bits.
 std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, int64_t element_bytes) {
   int64_t bytes = element_bytes;
   for (const int64_t extent : shape) {
@@ -49,7 +49,7 @@ SafeTensor parse_tensor(const std::string& path, const std::string& name, const 
   tensor.begin_byte = offsets[0];
   tensor.end_byte = offsets[1];
   if (tensor.begin_byte > tensor.end_byte || tensor.end_byte > data_bytes) {
-    refuse(path, concat("tensor ", name, " lies at bytes ", tensor.begin_byte, " to ",
+    refuse(path, concat("tensor ", name, " is at bytes ", tensor.begin_byte, " to ",
                         tensor.end_byte, " of ", data_bytes, " bytes of data"));
   }
   const int64_t element_bytes = dtype_bytes(tensor.dtype);
@@ -63,7 +63,7 @@ SafeTensor parse_tensor(const std::string& path, const std::string& name, const 
   return tensor;
 }
 
-/// The data part is covered exactly once.
+/// Checks that the tensors cover the data part exactly once.
 void check_coverage(const std::string& path, const SafeTensorsHeader& header, int64_t data_bytes) {
   std::vector<std::pair<int64_t, int64_t>> ranges;
   for (const auto& [name, tensor] : header.tensors) {
@@ -76,7 +76,7 @@ void check_coverage(const std::string& path, const SafeTensorsHeader& header, in
     covered = end;
   }
   if (covered != data_bytes) {
-    refuse(path, concat("holds ", data_bytes, " bytes of data, want ", covered));
+    refuse(path, concat("contains ", data_bytes, " bytes of data, want ", covered));
   }
 }
 
@@ -89,13 +89,13 @@ int64_t SafeTensor::elements() const {
 }
 
 SafeTensorsHeader read_safetensors_header(const std::string& path) {
-  std::error_code no_file;  // of a pipe too, which must not be opened
+  std::error_code no_file;  // set for a pipe too, which must not be opened
   const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path, no_file));
   SafeTensorsHeader header;
   header.file = std::make_shared<std::ifstream>();
   std::ifstream& file = *header.file;
   if (!no_file) file.open(path, std::ios::binary);
-  if (!file.is_open()) fail(ExitCode::kData, path, ": cannot be opened; is the path right?");
+  if (!file.is_open()) fail(ExitCode::kData, path, ": cannot be opened; check the path.");
   uint64_t header_bytes = 0;
   file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
   if (!file || header_bytes > static_cast<uint64_t>(kMaxHeaderBytes) ||
@@ -139,7 +139,7 @@ std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHea
   const int64_t element_bytes = dtype_bytes(tensor.dtype);
   std::string raw(static_cast<size_t>(count * element_bytes), '\0');
   std::ifstream& file = *header.file;
-  file.clear();  // what an earlier read met
+  file.clear();  // errors of an earlier read
   file.seekg(header.data_offset_bytes + tensor.begin_byte + first * element_bytes);
   file.read(raw.data(), static_cast<std::streamsize>(raw.size()));
   if (!file) refuse(path, "ends inside tensor " + name);

@@ -26,8 +26,8 @@ struct SafeTensor {
 struct SafeTensorsHeader {
   std::map<std::string, SafeTensor> tensors;
   std::map<std::string, std::string> metadata;
-  int64_t data_offset_bytes = 0;  // of the data part in the file
-  // Stays open: all tensors come from the file that has this header, though a run removes or
+  int64_t data_offset_bytes = 0;  // start of the data part in the file
+  // Kept open, so that all tensors come from the file with this header even if a run removes or
   // replaces it meanwhile.
   std::shared_ptr<std::ifstream> file;
 };
@@ -36,17 +36,18 @@ struct SafeTensorsHeader {
 /// the file, sizes that disagree with shape and dtype.
 SafeTensorsHeader read_safetensors_header(const std::string& path);
 
-/// `count` elements of a F32, F16 or BF16 tensor from its element `first`, as f32, of the open file
-/// of a header; `path` names it in errors. Error(kData) for other dtypes and short reads.
+/// Reads `count` elements of an F32, F16 or BF16 tensor from its element `first` on, as f32, from
+/// the open file of a header; errors name it `path`. Error(kData) for other dtypes and short reads.
 std::vector<float> read_safetensor(const std::string& path, const SafeTensorsHeader& header,
                                    const std::string& name, int64_t first, int64_t count);
 
-/// Whether elements of a dtype are read as f32: F32, F16 and BF16.
+/// Whether elements of a dtype can be read as f32: F32, F16 and BF16.
 bool is_read_as_float(const std::string& dtype);
-/// Elements of such a dtype, little-endian.
+/// Converts elements of such a dtype, little-endian.
 std::vector<float> as_floats(const std::string& dtype, std::string_view bytes);
 
-/// Writes a file of tensors in a given order. It appears whole, by finish(), or not at all.
+/// Writes a file of tensors in a given order. finish() makes it appear complete; without that it
+/// does not appear.
 class SafeTensorsWriter {
  public:
   struct Entry {

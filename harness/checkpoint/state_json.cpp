@@ -15,18 +15,18 @@ using Json = nlohmann::json;
 
 constexpr int kStateVersion = 2;  // 2: with the position in the data
 
-// Leaves out most_skips_in_a_row: a process counts its own. A row of skips that a checkpoint lies
-// in goes on counting in skips_in_a_row, and ends the run at its next skip if that reaches the
-// limit. One that was over at the checkpoint had been judged by the limit of its time: a run that
-// goes on with a smaller limit is not ended by it. The same applies to spikes, which only the log
-// reports.
+// Leaves out most_skips_in_a_row: each process counts its own. A series of skips that is open at a
+// checkpoint continues to count in skips_in_a_row, and ends the run at the next skip that reaches
+// the limit. A series that had ended before the checkpoint was judged by the limit of that time: it
+// does not end a run that resumes with a smaller limit. The same applies to spikes, which only the
+// log reports.
 Json lamb_to_json(const LambState& lamb) {
   return {{"successful_steps", lamb.successful_steps},
           {"skipped_steps", lamb.skipped_steps},
           {"skips_in_a_row", lamb.skips_in_a_row},
           {"steps_since_growth", lamb.steps_since_growth},
           {"loss_scale", lamb.loss_scale},
-          // A norm that is not finite has no JSON number; its bits always have.
+          // The bits of a norm: JSON has no number for one that is not finite.
           {"gradient_norm_bits", std::bit_cast<uint32_t>(lamb.gradient_norm)},
           {"learning_rate", lamb.learning_rate},
           {"gradient_multiplier_bits", std::bit_cast<uint32_t>(lamb.gradient_multiplier)},
@@ -37,7 +37,7 @@ Json lamb_to_json(const LambState& lamb) {
           {"skip", lamb.skip}};
 }
 
-// Upper limit of steps, samples and evaluations; sums of them do not overflow 64 bits.
+// Upper limit of steps, samples and evaluations, whose sums do not overflow 64 bits.
 constexpr int64_t kMostCounted = 1'000'000'000'000;
 
 int64_t counter(const JsonField& field) { return field.integer(0, kMostCounted); }
@@ -55,7 +55,7 @@ double from_zero(const JsonField& field, double most = std::numeric_limits<float
   return value;
 }
 
-/// JSON has no number for one that is not finite: it is written as null.
+/// A value that is not finite is written as null: JSON has no number for it.
 double loss(const JsonField& field) {
   return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.number();
 }
@@ -86,7 +86,7 @@ DataPosition position_from_json(const JsonField& field) {
 }
 
 LambState lamb_from_json(const JsonField& field) {
-  // Checkpoints of before have no mean of the gradient norm, which then begins anew.
+  // Older checkpoints have no mean of the gradient norm, which then restarts.
   const bool knows_norms = field.contains("norms_seen") || field.contains("usual_log_norm");
   return {.successful_steps = counter(field["successful_steps"]),
           .skipped_steps = counter(field["skipped_steps"]),
@@ -157,8 +157,8 @@ TrainingState training_state_from_json(const std::string& text, const std::strin
     if (const JsonField version = root["version"]; version.count() != kStateVersion) {
       version.wrong(concat(kStateVersion, "; use the program that wrote it."));
     }
-    // One after the other: where one of an initializer list throws, GCC 12 destroys some of those
-    // before it twice.
+    // One at a time: if an element of an initializer list throws, GCC 12 destroys some of the
+    // earlier ones twice.
     TrainingState state;
     state.step = counter(root["step"]);
     state.samples_trained = counter(root["samples_trained"]);

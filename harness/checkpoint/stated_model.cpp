@@ -18,11 +18,11 @@ using Json = nlohmann::json;
 
 constexpr std::array kNames = {"config.json", "bert_config.json"};
 
-/// The fields of sizes and numbers, and the keys that they stand for.
+/// The fields of sizes and numbers with their keys.
 struct Field {
   const char* name;
   const char* key;
-  bool required = false;  // others have defaults, the same as ours
+  bool required = false;  // optional fields have the same defaults as ours
 };
 constexpr std::array<Field, 11> kFields = {{
     {"num_hidden_layers", "model.layers", true},
@@ -59,16 +59,16 @@ GeluForm parse_gelu(const std::string& path, const Json& json, WeightFormat weig
     if (activation == tanh_form) return GeluForm::kTanh;
   }
   refuse(path, concat("hidden_act is ", activation,
-                      ", want gelu or gelu_new; this program trains no other model."));
+                      ", want gelu or gelu_new; choose a model with one of them."));
 }
 
-/// The folder's name; for a checkpoint of ours, the name of its run.
+/// The folder's name; for a checkpoint of Bertha, the name of its run.
 std::string model_name(const fs::path& folder) {
   const bool is_checkpoint = fs::exists(folder / "state.json");
   return (is_checkpoint ? folder.parent_path().parent_path() : folder).filename().string();
 }
 
-/// What our model lacks and a BertConfig can ask for.
+/// Refuses options of a BertConfig that our model lacks.
 void check_features(const std::string& path, const Json& json) {
   const std::string type = json.value("model_type", "bert");
   if (type != "bert")
@@ -79,11 +79,11 @@ void check_features(const std::string& path, const Json& json) {
   }
   for (const char* key : {"is_decoder", "add_cross_attention"}) {
     if (json.value(key, false))
-      refuse(path, concat(key, " is true; this program has encoders only."));
+      refuse(path, concat(key, " is true, want false; choose an encoder."));
   }
 }
 
-/// What training refuses is refused here too, before memory of a stated size is taken.
+/// Refuses sizes that training refuses, before memory of a stated size is allocated.
 void check_fields(const std::string& path, const Json& json) {
   for (const Field& field : kFields) {
     if (!json.contains(field.name)) continue;
@@ -99,7 +99,7 @@ void check_fields(const std::string& path, const Json& json) {
     if (fits && key.range.holds(value.get<double>())) continue;
     refuse(path, concat(field.name, " is ", value.dump(), ", want ", allowed_values(key),
                         by_8 ? ", a multiple of 8" : "",
-                        "; correct it, or name the file that belongs to these weights."));
+                        "; correct it, or give the file that belongs to these weights."));
   }
   const auto hidden = json.at("hidden_size").get<int64_t>();  // missing ones are named
   const auto heads = json.at("num_attention_heads").get<int64_t>();
@@ -146,7 +146,7 @@ std::string source_config(const std::string& weights_path) {
     std::string text = read_text_file(path.string());
     return is_of_transformers(parse_json(text)) ? text : "";
   } catch (const std::exception&) {
-    return "";  // it was read when training started; what is left of it is not needed
+    return "";  // it was read when training started and is no longer needed
   }
 }
 
@@ -169,7 +169,7 @@ StatedModel read_stated_model(const std::string& path, WeightFormat weights) {
     model.gelu = parse_gelu(path, json, weights);
     return {.path = path, .model = model};
   } catch (const Json::exception& error) {
-    refuse(path, concat("is no config.json of a BERT model (", error.what(), ")."));
+    refuse(path, concat("is not a config.json of a BERT model (", error.what(), ")."));
   }
 }
 
@@ -188,7 +188,7 @@ std::optional<StatedModel> find_stated_model(const std::string& path) {
     try {
       check_features(name, parse_json(read_text_file(name)));
     } catch (const Json::exception& error) {
-      refuse(name, concat("is no config.json of a BERT model (", error.what(), ")."));
+      refuse(name, concat("is not a config.json of a BERT model (", error.what(), ")."));
     }
   }
   return find_stated_model(locate_weights(path));
@@ -205,7 +205,7 @@ std::vector<std::string> silent_differences(const StatedModel& stated, const Mod
   const auto compare = [&](const char* key, const auto& ours, const auto& theirs) {
     if (ours == theirs) return;
     differences.push_back(
-        concat("model.", key, " is ", ours, ", and ", stated.path, " states ", theirs));
+        concat("model.", key, " is ", ours, ", but ", stated.path, " states ", theirs));
   };
   compare("heads", model.heads, stated.model.heads);
   compare("gelu", word_of(model.gelu), word_of(stated.model.gelu));

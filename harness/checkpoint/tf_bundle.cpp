@@ -20,10 +20,10 @@
 namespace bertha {
 namespace {
 
-constexpr int32_t kNewestVersion = 1;   // of the format, that we read
+constexpr int32_t kNewestVersion = 1;   // newest version of the format that is supported
 constexpr int64_t kMostShards = 99999;  // five digits in the names
 
-/// types.proto: number, our word.
+/// types.proto: number and our name.
 constexpr std::pair<int32_t, const char*> kDtypes[] = {{1, "F32"},   {2, "F64"},    {3, "I32"},
                                                        {4, "U8"},    {7, "STRING"}, {9, "I64"},
                                                        {10, "BOOL"}, {14, "BF16"},  {19, "F16"}};
@@ -56,7 +56,7 @@ TfTensor tensor_of(const tf::BundleEntry& entry) {
   return tensor;
 }
 
-/// Whether a number of 64 bits counts the elements, of any of the dimensions too.
+/// Whether the number of elements, and of the elements in any dimensions, fits into 64 bits.
 bool has_elements(const std::vector<int64_t>& shape) {
   int64_t product = 1;
   for (const int64_t extent : shape) {
@@ -68,7 +68,7 @@ bool has_elements(const std::vector<int64_t>& shape) {
 
 [[noreturn]] void refuse_crc(const std::string& path, const std::string& key) {
   fail(ExitCode::kData, path, ": the bytes of ", key,
-       " have another checksum than the index says; the file is damaged, copy it again.");
+       " have another checksum than in the index; the file is damaged, copy it again.");
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
   if (header_entry == entries.end()) {
     fail(
         ExitCode::kData, path,
-        ": is a table without the header of a TensorFlow checkpoint; name the .index file of one.");
+        ": is a table without the header of a TensorFlow checkpoint; give the .index file of one.");
   }
   const auto header = parsed<tf::BundleHeader>(header_entry->second, path + ": its header");
   if (header.endianness() != 0) {
@@ -88,13 +88,12 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
          ": was written on a big-endian machine; save it again on a little-endian one.");
   }
   if (header.version().min_consumer() > kNewestVersion) {
-    fail(ExitCode::kData, path, ": wants a reader of format version ",
-         header.version().min_consumer(), ", this one knows ", kNewestVersion,
-         "; save it with an earlier TensorFlow.");
+    fail(ExitCode::kData, path, ": has format version ", header.version().min_consumer(),
+         ", want at most ", kNewestVersion, "; save it with an earlier TensorFlow.");
   }
   num_shards_ = header.num_shards();
   if (num_shards_ < 1 || num_shards_ > kMostShards) {
-    fail(ExitCode::kData, path, ": names ", num_shards_, " data files, want 1 to ", kMostShards,
+    fail(ExitCode::kData, path, ": lists ", num_shards_, " data files, want 1 to ", kMostShards,
          "; the file is damaged, copy it again.");
   }
   for (const auto& [key, message] : entries) {
@@ -103,12 +102,12 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
     TfTensor tensor = tensor_of(parsed<tf::BundleEntry>(message, origin));
     if (!has_elements(tensor.shape)) {
       fail(ExitCode::kData, origin, " states the shape ", shape_text(tensor.shape),
-           ", want extents whose product 64 bits hold; the file is damaged, copy it again.");
+           ", want extents whose product fits into 64 bits; the file is damaged, copy it again.");
     }
     const bool sound = tensor.shard >= 0 && tensor.shard < num_shards_ &&
                        tensor.offset_bytes >= 0 && tensor.size_bytes >= 0;
     if (!sound) {
-      fail(ExitCode::kData, origin, " points outside of the ", num_shards_,
+      fail(ExitCode::kData, origin, " points outside the ", num_shards_,
            " data files; the file is damaged, copy it again.");
     }
     tensors_[key] = std::move(tensor);
@@ -132,12 +131,12 @@ std::string TfBundle::read_range(const std::string& key, const TfTensor& tensor)
   const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) {
     fail(ExitCode::kData, path, ": cannot be opened (", error.message(),
-         "), and the index names it; copy all ", num_shards_, " data files.");
+         "), but the index lists it; copy all ", num_shards_, " data files.");
   }
   if (tensor.offset_bytes > file_bytes || tensor.size_bytes > file_bytes - tensor.offset_bytes) {
-    fail(ExitCode::kData, path, ": has ", file_bytes, " bytes, and ", key, " takes ",
+    fail(ExitCode::kData, path, ": has ", file_bytes, " bytes, but ", key, " needs ",
          tensor.size_bytes, " from byte ", tensor.offset_bytes,
-         "; the file is cut short, copy it again.");
+         "; the file is truncated, copy it again.");
   }
   std::string bytes(static_cast<size_t>(tensor.size_bytes), '\0');
   std::ifstream file(path, std::ios::binary);
@@ -159,7 +158,7 @@ std::string TfBundle::read_string(const std::string& key) const {
   const std::string path = shard_path(tensor.shard);
   const std::string bytes = read_range(key, tensor);
   // One varint with the length, the masked checksum of the lengths as numbers, then the text. The
-  // entry's checksum runs over the length as a number, that checksum and the text.
+  // entry's checksum covers the length as a number, that checksum and the text.
   constexpr size_t kMostVarintBytes = 10;
   google::protobuf::io::CodedInputStream stream(
       reinterpret_cast<const uint8_t*>(bytes.data()),
@@ -169,7 +168,8 @@ std::string TfBundle::read_string(const std::string& key) const {
   const bool has_length = stream.ReadVarint64(&length);
   const auto rest = std::string_view(bytes).substr(static_cast<size_t>(stream.CurrentPosition()));
   if (!has_length || rest.size() < kCrcBytes || rest.size() - kCrcBytes != length) {
-    fail(ExitCode::kData, path, ": ", key, " is no single string; the file is damaged.");
+    fail(ExitCode::kData, path, ": ", key,
+         " is not a single string; the file is damaged, copy it again.");
   }
   const auto short_length = static_cast<uint32_t>(length);
   const bool is_short = short_length == length;

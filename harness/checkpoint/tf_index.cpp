@@ -15,15 +15,15 @@
 namespace bertha {
 namespace {
 
-// LevelDB's own reader trusts the lengths that entries and blocks state, and reads or allocates
-// beyond them; hence not that library.
+// LevelDB's own reader is not used because it trusts the lengths that entries and blocks state, and
+// reads or allocates beyond them.
 
 using Bytes = google::protobuf::io::CodedInputStream;
 
 constexpr size_t kFooterBytes = 48;
-constexpr size_t kHandleBytes = 40;  // of the footer: two handles, padded; its magic number follows
+constexpr size_t kHandleBytes = 40;  // two padded handles in the footer, before its magic number
 constexpr uint64_t kMagic = 0xdb4775248b80fb57;
-constexpr size_t kTrailerBytes = 5;  // after a block: how it is compressed, and its checksum
+constexpr size_t kTrailerBytes = 5;  // after a block: its type of compression and its checksum
 
 Bytes bytes_in(std::string_view text) {
   return Bytes(reinterpret_cast<const uint8_t*>(text.data()), static_cast<int>(text.size()));
@@ -34,12 +34,12 @@ T last_of(std::string_view text) {
   return load<T>(reinterpret_cast<const std::byte*>(text.data() + text.size() - sizeof(T)));
 }
 
-/// Where a block lies, without its trailer.
+/// The place of a block, without its trailer.
 struct BlockHandle {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 
-  /// False where the bytes end.
+  /// Returns false at the end of the bytes.
   bool read(Bytes& from) { return from.ReadVarint64(&offset) && from.ReadVarint64(&bytes); }
 };
 
@@ -53,8 +53,8 @@ class IndexFile {
     for_each_entry(index_block(), [&](const std::string&, const std::string& place) {
       Bytes from = bytes_in(place);
       BlockHandle handle;
-      if (!handle.read(from)) refuse("a block has no place");
-      // Otherwise a small file could name one block without end.
+      if (!handle.read(from)) refuse("the place of a block is missing");
+      // Otherwise a small file could list one block endlessly.
       if (handle.offset < end) refuse("its blocks overlap");
       for_each_entry(block(handle),
                      [&](const std::string& key, const std::string& value) { found[key] = value; });
@@ -87,7 +87,7 @@ class IndexFile {
     const auto checksum = last_of<uint32_t>(text);
     text.resize(text.size() - sizeof(checksum));
     if (masked_crc32c(crc32c(text)) != checksum) refuse("a block has another checksum");
-    if (text.back() != 0) refuse("it is compressed, which TensorFlow leaves out since 1.2");
+    if (text.back() != 0) refuse("it is compressed, as TensorFlow before 1.2 wrote it");
     text.pop_back();
     return text;
   }
@@ -96,16 +96,16 @@ class IndexFile {
     const auto size = static_cast<uint64_t>(file_.size_bytes());
     if (size < kFooterBytes) refuse("it is too short");
     const std::string footer = read(size - kFooterBytes, kFooterBytes);
-    if (last_of<uint64_t>(footer) != kMagic) refuse("it does not end as one");
+    if (last_of<uint64_t>(footer) != kMagic) refuse("its last bytes are not those of an index");
     Bytes handles = bytes_in(std::string_view(footer).substr(0, kHandleBytes));
     BlockHandle handle;
-    // The first handle is of a block about the table, which TensorFlow leaves empty.
+    // The first handle points to a block about the table, which TensorFlow leaves empty.
     if (!handle.read(handles) || !handle.read(handles)) refuse("its last bytes are damaged");
     return block(handle);
   }
 
-  /// Calls use(key, value). A key shares its first bytes with the one before; the offsets of those
-  /// that share none stand at the end, and their number.
+  /// Calls use(key, value). A key shares its first bytes with the previous one; the offsets of keys
+  /// that share none are at the end, followed by their number.
   template <class Use>
   void for_each_entry(const std::string& block, const Use& use) const {
     const size_t words = block.size() / sizeof(uint32_t);
@@ -138,7 +138,7 @@ class IndexFile {
 
 std::map<std::string, std::string> read_tf_index(const std::string& path) {
   if (!std::filesystem::exists(path)) {
-    fail(ExitCode::kData, path, ": is not there; copy it beside the data files.");
+    fail(ExitCode::kData, path, ": no such file; copy it next to the data files.");
   }
   return IndexFile(path).entries();
 }

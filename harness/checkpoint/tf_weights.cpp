@@ -35,7 +35,7 @@ class TfSource : public WeightSource {
       key_of_[key] = key;
       if (is_model_garden_path(key)) naming_ = WeightNaming::kModelGarden;
     }
-    // The model garden's variables have names that say less than their paths.
+    // The paths of the model garden's variables are more specific than their names.
     if (naming_ != WeightNaming::kModelGarden && bundle_.tensors().contains(kGraphKey)) {
       for_each_variable(
           bundle_.read_string(kGraphKey), prefix + ".index: its graph of objects",
@@ -72,21 +72,21 @@ class TfSource : public WeightSource {
   }
 
  private:
-  /// From the place among the saved objects to the variable's name. State of an optimizer stays
-  /// under its place: it may have the same name as the variable it belongs to.
+  /// Maps the path among the saved objects to the variable's name. State of an optimizer keeps its
+  /// path because it may have the same name as its variable.
   void rename(const std::string& key, const std::string& name) {
     if (key.find("/.OPTIMIZER_SLOT/") != std::string::npos) return;
     if (!key_of_.contains(key)) return;
     if (key_of_.contains(name)) {
       fail(ExitCode::kData, bundle_.prefix(), ": two variables are named ", name,
-           "; name them apart and save again.");
+           "; give them different names and save again.");
     }
     key_of_.erase(key);
     key_of_[name] = key;
   }
 
   TfBundle bundle_;
-  std::map<std::string, std::string> key_of_;  // by the name that tensors() has
+  std::map<std::string, std::string> key_of_;  // by the name in tensors()
 };
 
 }  // namespace

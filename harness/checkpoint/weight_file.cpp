@@ -9,7 +9,7 @@
 namespace bertha {
 namespace {
 
-/// `floats_of(rows)` gives the elements of a tensor in f32.
+/// `floats_of(rows)` returns the elements of a tensor in f32.
 template <class FloatsOf>
 void write_rows(const std::string& path, const std::vector<NamedRows>& names,
                 const FloatsOf& floats_of, DType dtype = DType::kF32) {

@@ -30,18 +30,18 @@ StatedModel stated_model(const FolderRequest& request, const WeightPlace& place)
   if (!request.stated_model.empty()) return read_stated_model(request.stated_model, place.format);
   if (const auto found = find_stated_model(place)) return *found;
   fail(ExitCode::kData, place.folder,
-       ": has no config.json or bert_config.json, and no tensor shows the number of attention "
-       "heads; name such a file with --model-config.");
+       ": has no config.json or bert_config.json, and the tensors do not show the number of "
+       "attention heads; give such a file with --model-config.");
 }
 
 void check_vocab(const std::string& path, int64_t entries) {
   const int64_t found = Vocabulary::load(path).size();
-  if (found <= entries) return;  // further rows are padding that no text uses
-  fail(ExitCode::kData, path, ": has ", found, " entries, and the model ", entries,
-       "; name the vocabulary that it was trained with.");
+  if (found <= entries) return;  // the remaining rows are padding that no text uses
+  fail(ExitCode::kData, path, ": has ", found, " entries, but the model has ", entries,
+       "; give the vocabulary that it was trained with.");
 }
 
-/// Encoder and pooler alone have the names of a bare BertModel.
+/// Without heads, encoder and pooler have the names of a bare BertModel.
 std::vector<NamedRows> names_of(const WeightFolder& folder, ModelHeads heads) {
   constexpr std::string_view kPrefix = "bert.";
   std::vector<NamedRows> names = hugging_face_names(folder.table, make_dims(folder.model));
@@ -68,8 +68,8 @@ std::string check_values(const WeightPlace& place) {
     elements += count;
   }
   if (elements == 0) {
-    fail(ExitCode::kData, place.path, ": has no weights in F32, F16 or BF16",
-         other_types.empty() ? "" : concat(", but in ", joined(other_types, ", ")),
+    fail(ExitCode::kData, place.path, ": contains no weights in F32, F16 or BF16",
+         other_types.empty() ? "" : concat(", only in ", joined(other_types, ", ")),
          "; convert the file.");
   }
   return concat(
@@ -85,7 +85,7 @@ void check_optimizer_file(const std::string& path) {
   }
 }
 
-/// layers: 0 = not known.
+/// layers: 0 = unknown.
 void check_state(const std::string& path, int64_t layers) {
   const auto scales =
       std::ssize(training_state_from_json(read_text_file(path), path).fp8_scale_exponents);
@@ -109,14 +109,15 @@ WeightFolder read_weight_folder(const FolderRequest& request) {
   }
   const Dims dims = make_dims(folder.model);
   folder.table = make_param_table(dims, DecayRule::kReference);
-  // Before memory is taken for them.
+  // Checked before memory is allocated for them.
   check_weight_tensors(place.path, folder.table, dims, MissingHeads::kFresh);
   folder.flat.resize(static_cast<size_t>(folder.table.elements));
   folder.loaded = load_weights(weights, folder.model, folder.table, folder.flat.data());
   if (place.format == WeightFormat::kTensorFlow && !request.gelu) {
-    folder.loaded.notes.push_back(concat(stated.path, ": GELU by ", word_of(stated.model.gelu),
-                                         ", as the code of TensorFlow checkpoints computes what "
-                                         "is stated; --gelu states another form"));
+    folder.loaded.notes.push_back(concat(stated.path, ": its GELU means the ",
+                                         word_of(stated.model.gelu),
+                                         " form, as in the code of TensorFlow checkpoints; give "
+                                         "--gelu for another form"));
   }
   if (folder.vocab.empty() && has_tokenizer_files(place.folder)) folder.vocab = place.folder;
   folder.source_config = source_config(place.path);
@@ -146,7 +147,7 @@ void write_tokenizer_files(const std::string& vocab, const TokenizerSettings& se
 void write_weight_folder(const std::string& path, const WeightFolder& folder, ModelHeads heads,
                          DType dtype) {
   if (fs::exists(path)) {
-    fail(ExitCode::kUsage, path, ": is there already; name a new folder, or remove it.");
+    fail(ExitCode::kUsage, path, ": already exists; give a new folder, or remove it.");
   }
   const std::string target = fs::absolute(path).lexically_normal().string();
   const std::string partial = make_new_folder(target + ".partial");

@@ -26,7 +26,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
-/// One file, or the several that an index names.
+/// One file, or several that an index lists.
 class SafeTensorsSource : public WeightSource {
  public:
   explicit SafeTensorsSource(const std::vector<std::string>& paths) {
@@ -36,8 +36,8 @@ class SafeTensorsSource : public WeightSource {
     for (const File& file : files_) {
       for (const auto& [name, tensor] : file.header.tensors) {
         if (file_of_.emplace(name, &file).second) continue;
-        fail(ExitCode::kData, file.path, ": ", name, " is in ", file_of_.at(name)->path,
-             ", too; remove one of the files, or save the model again");
+        fail(ExitCode::kData, file.path, ": ", name, " is also in ", file_of_.at(name)->path,
+             "; remove one of the files, or save the model again");
       }
     }
     prefix_ = wrapper_prefix();
@@ -60,7 +60,7 @@ class SafeTensorsSource : public WeightSource {
     SafeTensorsHeader header;
   };
 
-  /// What all names begin with.
+  /// The common prefix of all names.
   std::string wrapper_prefix() const {
     std::string found;
     for (bool grows = !file_of_.empty(); grows;) {
@@ -78,10 +78,10 @@ class SafeTensorsSource : public WeightSource {
   }
 
   std::vector<File> files_;
-  std::map<std::string, const File*> file_of_;  // by the tensor's name as stored
+  std::map<std::string, const File*> file_of_;  // by the stored name of the tensor
 };
 
-/// The files that model.safetensors.index.json names, in name order.
+/// The files that model.safetensors.index.json lists, in name order.
 std::vector<std::string> files_of_index(const std::string& path) {
   std::set<std::string> names;
   try {
@@ -114,7 +114,8 @@ WeightPlace locate_in_folder(const std::string& folder) {
     if (const auto newest = newest_checkpoint((root / "ckpt").string())) {
       return locate_in_folder(*newest);
     }
-    fail(ExitCode::kData, folder, ": this run has saved no checkpoint yet; name another folder.");
+    fail(ExitCode::kData, folder,
+         ": this run has not saved a checkpoint yet; give another folder.");
   }
   if (fs::exists(root / kModelIndex)) {
     return {.path = (root / kModelIndex).string(), .folder = folder};
@@ -135,14 +136,14 @@ WeightPlace locate_in_folder(const std::string& folder) {
   }
   if (prefixes.size() == 1) return tensorflow_place(prefixes.front());
   if (prefixes.empty()) {
-    fail(ExitCode::kData, folder, ": holds neither ", kModelFile,
-         " nor a TensorFlow checkpoint (*.index); name a folder or a file that does.");
+    fail(ExitCode::kData, folder, ": contains neither ", kModelFile,
+         " nor a TensorFlow checkpoint (*.index); give a folder or a file that does.");
   }
-  fail(ExitCode::kData, folder, ": holds ", prefixes.size(),
-       " TensorFlow checkpoints; name one: ", joined(prefixes, ", "), ".");
+  fail(ExitCode::kData, folder, ": contains ", prefixes.size(),
+       " TensorFlow checkpoints; give one of: ", joined(prefixes, ", "), ".");
 }
 
-/// The prefix that a file of a TensorFlow checkpoint belongs to; the path itself for other files.
+/// The prefix of a file of a TensorFlow checkpoint; the path itself for other files.
 std::string prefix_of(const std::string& path) {
   for (const char* end : {".index", ".meta"}) {
     if (path.ends_with(end)) return path.substr(0, path.size() - std::string_view(end).size());
@@ -161,12 +162,13 @@ WeightPlace locate_weights(const std::string& path) {
   const std::string prefix = prefix_of(path);
   if (fs::exists(prefix + kIndexEnd)) return tensorflow_place(prefix);
   if (!fs::exists(path)) {
-    fail(ExitCode::kData, path, ": is not there; name a folder with ", kModelFile,
+    fail(ExitCode::kData, path, ": no such file or folder; give a folder with ", kModelFile,
          ", a .safetensors file, or the prefix "
          "of a TensorFlow checkpoint (PREFIX.index).");
   }
-  fail(ExitCode::kData, path, ": is no safetensors file, and there is no ", prefix, kIndexEnd,
-       "; a TensorFlow checkpoint in one file is of format V1: save it again with a Saver of V2.");
+  fail(ExitCode::kData, path, ": is not a safetensors file, and ", prefix, kIndexEnd,
+       " does not exist; a TensorFlow checkpoint in one file has format V1: save it again with a "
+       "Saver of V2.");
 }
 
 std::unique_ptr<WeightSource> open_weights(const WeightPlace& place) {

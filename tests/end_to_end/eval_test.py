@@ -143,7 +143,7 @@ class Eval(EndToEnd):
         (empty / "ckpt").mkdir(parents=True)
         done = bertha("train", *self.data.config(log__run_dir=folder, checkpoint__init=empty,
                                                  checkpoint__resume="never"))
-        self.assert_failure(done, 4, "this run has saved no checkpoint yet")
+        self.assert_failure(done, 4, "this run has not saved a checkpoint yet")
 
     def test_readers_of_a_run_that_saves_at_every_step_find_a_checkpoint(self):
         folder = self.new_folder()

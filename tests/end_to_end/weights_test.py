@@ -320,8 +320,8 @@ class Weights(EndToEnd):
                 (("convert", GOLDEN / "tf" / "saver.ckpt-7"), 4, "--model-config"),
                 (("convert", GOLDEN / "tf" / "saver.ckpt-7", "--model-config",
                   self.stated / "bert_config.json", "--vocab", self.data.vocab), 4, "has 320 entries"),
-                (("export", "/nowhere"), 4, "is not there"),
-                (("export", self.run_folder, "--output", self.stated), 2, "is there already")):
+                (("export", "/nowhere"), 4, "no such file or folder"),
+                (("export", self.run_folder, "--output", self.stated), 2, "already exists")):
             more = () if "--output" in words else ("--output", place / "out")
             self.assert_failure(bertha("checkpoint", *words, *more), code, text)
             self.assertEqual(list(place.iterdir()), [])

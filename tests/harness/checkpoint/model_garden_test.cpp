@@ -83,10 +83,10 @@ TEST(ModelGarden, WhatIsMissingOrBelongsNowhereIsListed) {
   draft.add("model/classification_heads/1/dense/kernel" + end, {16, 16},
             std::vector<float>(16 * 16, 1.0f));
   draft.entries.erase("model/encoder_network/_transformer_layers/1/_output_dense/bias" + end);
-  EXPECT_THAT(refusal_of_garden(draft),
-              AllOf(HasSubstr("bert/encoder/layer_1/output/dense/bias is missing"),
-                    HasSubstr("model/classification_heads/1/dense/kernel" + end +
-                              " [16,16] belongs nowhere")));
+  EXPECT_THAT(
+      refusal_of_garden(draft),
+      AllOf(HasSubstr("bert/encoder/layer_1/output/dense/bias is missing"),
+            HasSubstr("model/classification_heads/1/dense/kernel" + end + " [16,16] is unknown")));
 
   draft = garden_draft("model-1");
   draft.add("model/encoder_network/_embedding_layer/embeddings" + end, {37, 16},

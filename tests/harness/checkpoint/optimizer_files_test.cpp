@@ -175,9 +175,8 @@ TEST(OptimizerFiles, RefusesAnOptimizerFileOfAnotherProgram) {
       writer.append(values.data(), 6);
       writer.finish();
     });
-    EXPECT_THAT(
-        error_of([&] { load(path, 1); }),
-        AllOf(HasSubstr(path + "/" + file), HasSubstr("no optimizer file of this program")));
+    EXPECT_THAT(error_of([&] { load(path, 1); }),
+                AllOf(HasSubstr(path + "/" + file), HasSubstr("not an optimizer file of Bertha")));
   }
 }
 

@@ -136,7 +136,7 @@ TEST(TfBundle, SaysWhatIsWrongWithAnIndex) {
   cut(index, 0);
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("copy it again")));
   fs::remove(index);
-  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("is not there")));
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("no such file")));
 }
 
 // The footer is two handles (offset and size as varints), padded to 40 bytes, and a number.
@@ -167,7 +167,7 @@ TEST(TfBundle, SaysWhatIsWrongWithADataFile) {
   flip_byte(data, -2);
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("another checksum")));
   cut(data, fs::file_size(data) - 1);
-  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("cut short")));
+  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("truncated")));
   fs::remove(data);
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(data), HasSubstr("copy all 2 data files")));
 }
@@ -269,7 +269,7 @@ TEST(TfBundle, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal(folder, draft), HasSubstr("the entry of w points outside"));
   draft.entries["w"].set_size(std::numeric_limits<int64_t>::max());
   draft.entries["w"].set_offset(8);
-  EXPECT_THAT(refusal(folder, draft), HasSubstr("cut short"));
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("truncated"));
 
   write_tf_index(folder.path("table.index"), {{"some", "thing"}});
   EXPECT_THAT(refusal(folder.path("table")), HasSubstr("without the header"));
