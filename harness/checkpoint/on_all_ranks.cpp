@@ -19,7 +19,7 @@ void on_all_ranks(World& world, const std::function<void()>& work) {
   if (worst == 0) return;
   const int failed_rank = world.agree_max(code == worst ? world.rank() : -1);
   throw RankError(static_cast<ExitCode>(worst),
-                  world.broadcast(signed_sentence(world, failure.what), failed_rank));
+                  world.broadcast(with_rank_name(world, failure.what), failed_rank));
 }
 
 void on_first_rank(World& world, const std::function<void()>& work) {

@@ -21,11 +21,11 @@ struct TopologyFree {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 };
 
-/// This machine, or the one that HWLOC_XMLFILE or HWLOC_SYNTHETIC describes: then nothing is bound.
+/// This machine, or the one that HWLOC_XMLFILE or HWLOC_SYNTHETIC describes, which binds nothing.
 std::unique_ptr<hwloc_topology, TopologyFree> read_topology() {
   hwloc_topology_t topology = nullptr;
-  // Devices of the system are left out: to find them, hwloc would start OpenCL, which replaces
-  // handlers of signals.
+  // Without devices of the system: to find them, hwloc would start OpenCL, which replaces signal
+  // handlers.
   if (hwloc_topology_init(&topology) != 0 ||
       hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) != 0 ||
       hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE,
@@ -38,7 +38,7 @@ std::unique_ptr<hwloc_topology, TopologyFree> read_topology() {
   return std::unique_ptr<hwloc_topology, TopologyFree>(topology);
 }
 
-/// The processors that this process may run on.
+/// The processors on which this process may run.
 Bitmap given_processors(hwloc_topology_t machine) {
   const hwloc_const_cpuset_t open = hwloc_topology_get_allowed_cpuset(machine);
   Bitmap given(hwloc_bitmap_alloc());
@@ -49,7 +49,7 @@ Bitmap given_processors(hwloc_topology_t machine) {
   return given;
 }
 
-/// 0, or the reason as an errno. A policy of the caller's own is kept.
+/// Returns 0, or the reason as an errno. Keeps a policy of the caller.
 int prefer_memory_of(hwloc_topology_t machine, int node) {
   constexpr int kFlags = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
   const Bitmap nodes(hwloc_bitmap_alloc());
@@ -57,7 +57,7 @@ int prefer_memory_of(hwloc_topology_t machine, int node) {
   hwloc_get_membind(machine, nodes.get(), &policy, kFlags);
   if (policy != HWLOC_MEMBIND_FIRSTTOUCH) return 0;
   hwloc_bitmap_only(nodes.get(), static_cast<unsigned>(node));
-  // Not strict: memory comes from other nodes when this one is full.
+  // Not strict: memory comes from other nodes if this one is full.
   return hwloc_set_membind(machine, nodes.get(), HWLOC_MEMBIND_BIND, kFlags) == 0 ? 0 : errno;
 }
 
@@ -67,7 +67,7 @@ Bitmap parsed(const char* cores) {
   return set;
 }
 
-/// How many ranks of this machine run on some of the cores, this rank among them.
+/// Number of ranks of this machine, including this one, that run on some of the cores.
 int ranks_on(const Bitmap& cores, const std::string& text, World& world) {
   const std::string machine = machine_name() + " ";
   int ranks = 0;

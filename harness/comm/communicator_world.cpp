@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostMessageBytes = size_t{1} << 30;  // MPI counts are int
 
-/// Some ranks of another world.
+/// A world of some ranks of another world.
 class PartWorld final : public CommunicatorWorld {
  public:
   PartWorld(const Communicator& parent, const PartCommunicator& part)
@@ -34,7 +34,7 @@ class PartWorld final : public CommunicatorWorld {
   Communicator node_;
 };
 
-/// A color that MPI accepts: not negative.
+/// A non-negative color, as MPI requires.
 int color_of(const char* text) {
   return static_cast<int>(std::hash<std::string_view>{}(text)&INT_MAX);
 }

@@ -11,7 +11,7 @@
 
 namespace bertha {
 
-/// What a world does by means of one communicator alone.
+/// The functions of a world that need only one communicator.
 class CommunicatorWorld : public World {
  public:
   int rank() const override { return communicator().rank(); }
@@ -23,14 +23,14 @@ class CommunicatorWorld : public World {
   void barrier() override;
   std::unique_ptr<World> make_node_world() override;
   std::unique_ptr<World> make_peer_world() override;
-  /// Ends the whole job, whichever ranks this world has.
+  /// Ends the whole job, including ranks outside this world.
   [[noreturn]] void abort(int exit_code) override;
 
  protected:
   virtual const Communicator& communicator() const = 0;
 };
 
-/// Some of a communicator's ranks, in its order. Made and destroyed by all ranks together.
+/// Some of a communicator's ranks, in its order. All ranks create and destroy it together.
 class PartCommunicator {
  public:
   /// Contains the ranks with the same color.
@@ -45,8 +45,8 @@ class PartCommunicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// The ranks under one kernel that NCCL also treats as one node: NCCL_HOSTID in the environment can
-/// split one machine into several nodes.
+/// The ranks of one machine that NCCL also treats as one node: NCCL_HOSTID in the environment can
+/// split a machine into several nodes.
 class NodeCommunicator final : public PartCommunicator {
  public:
   explicit NodeCommunicator(const Communicator& parent);

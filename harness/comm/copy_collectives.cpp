@@ -25,7 +25,7 @@ enum Flag : int { kReady, kArrived, kFlags };
 
 bool is_aligned(const View& view) { return reinterpret_cast<uintptr_t>(view.data) % 16 == 0; }
 
-/// Why a rank could not open the memory, the same sentence on every rank; "" when all could.
+/// Why a rank could not open the memory, the same message on every rank; "" if all could.
 std::string open_on_all_ranks(World& world, PeerMemory& memory) {
   std::string trouble;
   std::string handle;
@@ -48,7 +48,7 @@ std::string open_on_all_ranks(World& world, PeerMemory& memory) {
 
 class CopyCollectives final : public Collectives {
  public:
-  /// Both memories are open.
+  /// Needs     both memories to be open.
   CopyCollectives(World& world, Device& device, std::unique_ptr<Collectives> others,
                   std::unique_ptr<PeerMemory> flags, std::unique_ptr<PeerMemory> staging)
       : world_(world),
@@ -61,8 +61,8 @@ class CopyCollectives final : public Collectives {
   CopyCollectives(const CopyCollectives&) = delete;
   CopyCollectives& operator=(const CopyCollectives&) = delete;
 
-  // No rank frees what another one still holds open or writes. After a failure the others may not
-  // come here: then the memory stays until the process ends, which it does at once.
+  // No rank frees memory that another one still has open or writes. After a failure the others may
+  // not reach this point; the memory is then kept until the process ends, which is immediately.
   ~CopyCollectives() override {
     if (std::uncaught_exceptions() > 0 || !has_sent_all()) {
       keep_memory();
@@ -73,7 +73,7 @@ class CopyCollectives final : public Collectives {
     for (const auto& memory : shared_) memory->close();
     try {
       world_.barrier();
-    } catch (const Error&) {  // a rank was lost
+    } catch (const Error&) {  // a rank has failed
       keep_memory();
     }
   }
@@ -115,7 +115,7 @@ class CopyCollectives final : public Collectives {
   void all_reduce_max(const View& values) override { others_->all_reduce_max(values); }
 
  private:
-  /// Sends ahead into memory that the collectives share.
+  /// Sends views ahead of the reduction, into memory that the collectives share.
   class SumsOfCopies final : public ScaledSums {
    public:
     SumsOfCopies(CopyCollectives& copies, PeerMemory& ahead, int64_t slot_bytes,
@@ -161,11 +161,11 @@ class CopyCollectives final : public Collectives {
 
    private:
     CopyCollectives& copies_;
-    PeerMemory& ahead_;  // [W, slot_bytes_]: of each rank, before it is summed
+    PeerMemory& ahead_;  // [W, slot_bytes_]: from each rank, before the sum
     int64_t slot_bytes_;
     PeerMemory& factors_;                    // f32 [W]
-    int64_t sent_bytes_ = 0;                 // of each slot
-    std::map<const void*, int64_t> places_;  // of full views, in a slot
+    int64_t sent_bytes_ = 0;                 // used bytes of each slot
+    std::map<const void*, int64_t> places_;  // offset of each full view in a slot
   };
 
   void keep_memory() {
@@ -177,7 +177,7 @@ class CopyCollectives final : public Collectives {
   PeerMemory& share(Device& device, int64_t bytes) {
     auto memory = std::make_unique<PeerMemory>(device, bytes);
     const std::string trouble = open_on_all_ranks(world_, *memory);
-    if (!trouble.empty()) {  // no rank frees what another one holds open
+    if (!trouble.empty()) {  // no rank frees memory that another has open
       memory->close();
       world_.barrier();
       fail(ExitCode::kEnvironment, trouble);
@@ -200,7 +200,7 @@ class CopyCollectives final : public Collectives {
     }
   }
 
-  /// What has come from rank r lies at `received` + r * `slot_bytes`.
+  /// Data from rank r is at `received` + r * `slot_bytes`.
   void sum_received(const View& own, const char* received, int64_t slot_bytes, const View& sum,
                     const float* factors) {
     std::vector<const void*> parts;
@@ -210,7 +210,7 @@ class CopyCollectives final : public Collectives {
     sum_parts(stream(), parts, sum, factors);
   }
 
-  /// Blocks: the host, until the copies of this rank are done. False where they cannot be.
+  /// Blocks: the host, until the copies of this rank are done. Returns false if they fail.
   bool has_sent_all() {
     try {
       stream().wait_on_host();
@@ -226,7 +226,7 @@ class CopyCollectives final : public Collectives {
     return is_sum_type && shard.bytes() % 16 == 0 && is_aligned(full) && is_aligned(shard);
   }
 
-  /// The shared memory that holds the view; null where none does.
+  /// The shared memory that contains the view; null if none does.
   const PeerMemory* memory_of(const View& view) const {
     const char* data = static_cast<const char*>(view.data);
     for (const auto& memory : shared_) {
@@ -239,9 +239,9 @@ class CopyCollectives final : public Collectives {
 
   void send(const View& from, char* to) { device_.copy(stream(), to, from.data, from.bytes()); }
 
-  /// Calls send_to(peer) for every other rank: not before that rank's stream has come here, and
-  /// this rank's stream goes on when what all others sent has arrived. Each rank begins with
-  /// another peer, so that no GPU's links get everything at once.
+  /// Calls send_to(peer) for every other rank once that rank's stream has reached this call; this
+  /// rank's stream continues when the data of all others has arrived. Each rank begins with another
+  /// peer, to spread the load on the GPUs' links.
   template <class SendTo>
   void to_every_peer(const SendTo& send_to) {
     round_ += 1;
@@ -256,7 +256,7 @@ class CopyCollectives final : public Collectives {
   Device& device_;
   std::unique_ptr<Collectives> others_;
   std::unique_ptr<PeerMemory> flag_memory_;
-  std::unique_ptr<PeerMemory> staging_;  // [W, slot_bytes_]: of each rank
+  std::unique_ptr<PeerMemory> staging_;  // [W, slot_bytes_]: from each rank
   PeerFlags flags_;
   int64_t slot_bytes_;
   std::vector<std::unique_ptr<PeerMemory>> shared_;
@@ -280,7 +280,7 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
     staging = std::make_unique<PeerMemory>(device, options.staging_bytes);
     trouble = open_on_all_ranks(world, *flags);
     if (trouble.empty()) trouble = open_on_all_ranks(world, *staging);
-    if (!trouble.empty()) {  // no rank frees what another one holds open
+    if (!trouble.empty()) {  // no rank frees memory that another has open
       flags->close();
       staging->close();
       world.barrier();
@@ -288,7 +288,7 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
   }
   if (!trouble.empty() && options.use == CopyOptions::Use::kAlways) {
     fail(ExitCode::kEnvironment, "cuda.exchange is copies, but ", trouble,
-         "; auto takes NCCL there");
+         "; set it to auto, which then uses NCCL");
   }
   if (options.log && world.rank() == 0) {
     log_line(LogLevel::kInfo, trouble.empty()

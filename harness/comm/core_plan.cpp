@@ -11,7 +11,7 @@ namespace {
 
 using Cores = std::vector<hwloc_obj_t>;  // in the order of the topology, neighbors first
 
-/// The cores with a processor in the set; processors themselves on machines that report no cores.
+/// The cores with a processor in the set, or the processors on machines that do not report cores.
 Cores cores_in(hwloc_topology_t machine, hwloc_const_cpuset_t set) {
   const int depth = hwloc_get_type_or_below_depth(machine, HWLOC_OBJ_CORE);
   Cores cores;
@@ -35,7 +35,7 @@ std::string list_text(const Cores& cores) {
   return text;
 }
 
-/// The processors near a GPU; null when the machine does not say, or all are equally near.
+/// The processors near a GPU; null if the machine does not report them, or all are equally near.
 hwloc_const_cpuset_t processors_near(hwloc_topology_t machine, const std::string& bus_id) {
   const hwloc_obj_t gpu = hwloc_get_pcidev_by_busidstring(machine, bus_id.c_str());
   if (gpu == nullptr) return nullptr;
@@ -52,15 +52,15 @@ Cores cores_near(hwloc_topology_t machine, const std::string& bus_id, hwloc_cons
   return cores_in(machine, both.get());
 }
 
-/// The part of some cores that one of the ranks sharing them gets.
+/// One rank's part of cores that several ranks share.
 struct Share {
   Cores cores;
   size_t place = 0;
   size_t ranks = 1;
 };
 
-/// The share of rank `self` among ranks that were given the same cores, by the cores near each
-/// one's GPU; no cores if some rank would get none in this way.
+/// The share of rank `self` among ranks with the same cores, from the cores near each rank's GPU;
+/// empty if some rank would get no core in this way.
 Share share_near_gpu(const std::vector<Cores>& near, size_t self) {
   const auto sharing = [&](size_t end, const Cores& cores) {
     return static_cast<size_t>(
@@ -74,7 +74,7 @@ Share share_near_gpu(const std::vector<Cores>& near, size_t self) {
           .ranks = sharing(near.size(), near[self])};
 }
 
-/// The only NUMA node of these processors; -1 if they are of several, or the machine has one.
+/// The only NUMA node of these processors; -1 if there are several, or the machine has only one.
 int node_around(hwloc_topology_t machine, hwloc_const_cpuset_t processors) {
   const Bitmap nodes(hwloc_bitmap_alloc());
   hwloc_cpuset_to_nodeset(machine, processors, nodes.get());
@@ -120,7 +120,7 @@ CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
   const Cores all = cores_in(machine, given);
   const size_t rank = self ? static_cast<size_t>(self->rank) : 0;
   const size_t ranks = self ? static_cast<size_t>(self->size) : 0;  // 0 = unknown
-  // If the rank has fewer processors than the job, the launcher has divided them.
+  // If the rank has fewer processors than the job, the launcher has already divided them.
   const bool is_alone =
       ranks == 1 || hwloc_bitmap_isequal(given, hwloc_topology_get_allowed_cpuset(machine)) == 0;
   std::vector<Cores> near;
@@ -141,7 +141,7 @@ CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
   if (is_alone) {
     plan.reason = "keeps its " + describe(all);
   } else if (ranks == 0) {
-    plan.reason = "not bound: the launcher does not say which rank of this machine it is";
+    plan.reason = "not bound: the launcher does not state the rank's number on this machine";
   } else if (ranks > all.size()) {
     plan.reason = "not bound: this machine has more ranks than cores";
   } else {
@@ -149,7 +149,7 @@ CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
   }
   if (own < near.size() && near[own].empty() &&
       processors_near(machine, gpu_bus_ids[own]) != nullptr) {
-    plan.reason += "; the cores near its GPU are not open to it";
+    plan.reason += "; it may not use the cores near its GPU";
   }
   return plan;
 }

@@ -16,23 +16,23 @@ struct BitmapFree {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
 
-/// Where one process runs on its machine.
+/// Processors and memory of one process.
 struct CorePlan {
-  Bitmap processors;        // if it is not bound, those that it was given
+  Bitmap processors;        // its given processors if it is not bound
   int memory_node = -1;     // NUMA node whose memory it prefers; -1 = no preference
   std::string reason = "";  // for the log
 };
 
-/// Decides where a rank runs, from what it knows before MPI starts: the machine, the processors
-/// that the rank was given, its place among the ranks of the machine (nothing when the launcher
-/// does not say it) and the bus ids of the GPUs that it sees, none when it computes on the CPU.
+/// Decides on which cores a rank runs, from facts that are known before MPI starts: the machine,
+/// the processors that the rank was given, its number among the ranks of the machine (nothing if
+/// the launcher does not state it) and the bus ids of the GPUs that it sees, none if it computes on
+/// the CPU.
 ///
-/// Ranks that were given all processors that are open to the job divide its cores evenly, in the
-/// order of the topology: the cores near a GPU among the ranks whose GPUs are there, if every rank
-/// gets one in this way, otherwise all cores among all ranks. A rank that sees one GPU does not
-/// know the GPUs of other ranks, and runs on all cores near its own. A rank that the launcher gave
-/// fewer cores keeps them, or only the ones near its GPU. With more ranks than cores no rank is
-/// bound.
+/// Ranks that were given all processors of the job divide its cores evenly, in the order of the
+/// topology: the cores near a GPU among the ranks with GPUs there if every rank gets one in this
+/// way, otherwise all cores among all ranks. A rank that sees one GPU does not know the GPUs of
+/// other ranks and runs on all cores near its own. A rank that the launcher gave fewer cores keeps
+/// them, or only those near its GPU. With more ranks than cores, no rank is bound.
 CorePlan plan_cores(hwloc_topology_t machine, hwloc_const_cpuset_t given,
                     const std::optional<LocalRank>& self,
                     const std::vector<std::string>& gpu_bus_ids);

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 2 writes "max 100000" or "200000 100000": quota and period in microseconds.
+/// The quota of version 2, "max 100000" or "200000 100000": quota and period in microseconds.
 double quota_of(const fs::path& cpu_max) {
   std::ifstream file(cpu_max);
   std::string quota;
@@ -19,7 +19,7 @@ double quota_of(const fs::path& cpu_max) {
   return std::strtod(quota.c_str(), nullptr) / period_us;
 }
 
-/// The quota of version 1, which has a file for each number; a quota of -1 means no limit.
+/// The quota of version 1, with a file for each number; -1 means no limit.
 double version_1_quota(const fs::path& folder) {
   double quota_us = 0;
   double period_us = 0;
@@ -47,7 +47,7 @@ double tighter(double a, double b) {
 double cpu_quota_cores(const std::string& root) {
   const fs::path groups = fs::path(root) / "sys/fs/cgroup";
   double quota = tighter(version_1_quota(groups / "cpu"), quota_of(groups / "cpu.max"));
-  // Every group above this one limits it as well.
+  // Every group above this one also limits it.
   fs::path folder = groups;
   for (const fs::path& part : fs::path(own_group(fs::path(root) / "proc/self/cgroup"))) {
     folder /= part;

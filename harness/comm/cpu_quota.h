@@ -4,8 +4,8 @@
 
 namespace bertha {
 
-/// Cores that the control group of this process may use at once, such as `docker run --cpus=2`
-/// sets; 0 if it is not limited. `root` is where /proc and /sys are: "/" in the program.
+/// Number of cores that the control group of this process may use at once, as set by
+/// `docker run --cpus=2`; 0 = unlimited. `root` contains /proc and /sys: "/" in the program.
 double cpu_quota_cores(const std::string& root);
 
 }  // namespace bertha

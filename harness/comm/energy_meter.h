@@ -9,13 +9,13 @@
 
 namespace bertha {
 
-/// Energy of the GPUs of all ranks since it was made.
+/// Energy of the GPUs of all ranks since its construction.
 class EnergyMeter {
  public:
   /// bus_id: as for read_gpu_counters(); "" = no rank has a GPU. All ranks call it.
   EnergyMeter(const std::string& bus_id, World& world);
 
-  /// Joules up to now; none where the driver of a rank does not tell. All ranks call it.
+  /// Joules up to now; none if the driver of a rank does not report it. All ranks call it.
   std::optional<double> joules() const;
 
  private:

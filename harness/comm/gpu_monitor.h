@@ -8,20 +8,19 @@
 
 namespace bertha {
 
-/// What a GPU draws and how fast its SMs run, as of some moment of the last second. 0 = not known.
+/// Power and SM clock of a GPU at some time in the last second. 0 = unknown.
 struct GpuLoad {
-  double power_watts = 0;  // mean over the second before
+  double power_watts = 0;  // mean over the previous second
   int64_t sm_mhz = 0;
 };
 
-/// Reads the state of one GPU once a second, apart from the threads that train.
+/// Reads the state of one GPU once a second, outside the training threads.
 ///
-/// Threads   has one of its own where there is a GPU; load() from any, without waiting for the
-///           driver.
-/// Errors    std::system_error when the system refuses that thread.
+/// Threads   starts one if there is a GPU; load() from any, without waiting for the driver.
+/// Errors    std::system_error if the system refuses that thread.
 class GpuMonitor {
  public:
-  /// bus_id: as for read_gpu_counters(); "" = without a GPU, nothing is known.
+  /// bus_id: as for read_gpu_counters(); "" = no GPU, all values unknown.
   explicit GpuMonitor(const std::string& bus_id, double every_seconds = 1);
 
   GpuLoad load() const;
@@ -31,7 +30,7 @@ class GpuMonitor {
 
   mutable std::mutex mutex_;
   GpuLoad load_;
-  std::jthread thread_;  // last: it uses what is above
+  std::jthread thread_;  // last member: it uses the others
 };
 
 }  // namespace bertha

@@ -26,13 +26,14 @@ int plan_gpu(std::span<const RankGpus> ranks, int self) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankGpus& rank = ranks[r];
     if (rank.bus_ids.empty()) {
-      fail(ExitCode::kEnvironment, "the backend is cuda, but no GPU answers ", name_of(r, rank),
+      fail(ExitCode::kEnvironment, "the backend is cuda, but no GPU is available to ",
+           name_of(r, rank),
            "; see `nvidia-smi` and CUDA_VISIBLE_DEVICES there, or set train.backend (--backend) to "
            "cpu");
     }
     if (ordinal_of(rank) >= rank.bus_ids.size()) {
-      fail(ExitCode::kEnvironment, name_of(r, rank), " is number ", rank.node_rank + 1,
-           " of its node and sees ", rank.bus_ids.size(), " GPUs", kAdvice);
+      fail(ExitCode::kEnvironment, name_of(r, rank), " is rank ", rank.node_rank + 1,
+           " of its node but sees only ", rank.bus_ids.size(), " GPUs", kAdvice);
     }
     const std::string& bus_id = rank.bus_ids[ordinal_of(rank)];
     const auto [place, is_new] = rank_of_gpu.insert({{rank.machine, bus_id}, r});

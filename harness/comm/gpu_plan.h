@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// The GPUs that one rank sees when it starts.
+/// The GPUs that a rank sees when it starts.
 struct RankGpus {
   std::string machine;               // equal for the ranks that share a kernel
   int node_rank = 0;                 // among the ranks of its node
@@ -14,11 +14,11 @@ struct RankGpus {
   std::string host = "";             // for messages
 };
 
-/// The ordinal of the GPU of rank `self`: its place on the node, or the only GPU that it sees,
-/// where the launcher shows every rank one of its own.
+/// The ordinal of the GPU of rank `self`: its number on the node, or 0 if the launcher shows every
+/// rank only its own GPU.
 ///
-/// Errors    Error(kEnvironment) on every rank, when any rank sees no GPU, too few of them, or
-///           would share one with another rank.
+/// Errors    Error(kEnvironment) on every rank if any rank sees no GPU or too few, or would share
+///           one with another rank.
 int plan_gpu(std::span<const RankGpus> ranks, int self);
 
 }  // namespace bertha

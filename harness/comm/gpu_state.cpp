@@ -6,8 +6,8 @@
 
 #include "kernels/base/error.h"
 
-// NVML comes with the driver, its header with a package that builds rarely have: these are its
-// declarations, which stay as they are from version to version of the driver.
+// NVML comes with the driver, but its header with a package that is rarely installed for builds.
+// These are its declarations, which do not change between driver versions.
 namespace bertha {
 namespace {
 
@@ -28,7 +28,7 @@ Function* find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-/// The value that a function of NVML writes; 0 where the driver lacks it or refuses.
+/// The value that a function of NVML returns; 0 if the driver lacks the function or refuses.
 template <class Function, class Value, class... Arguments>
 Value read(void* library, const char* name, Value value, Arguments... arguments) {
   Function* const function = find<Function>(library, name);
@@ -43,14 +43,14 @@ uint64_t energy_mj_of(void* library, Gpu* gpu) {
   return read<ReadEnergy>(library, "nvmlDeviceGetTotalEnergyConsumption", 0ULL, gpu);
 }
 
-/// A GPU that the driver knows, or why there is none.
+/// A GPU that the driver reports, or why there is none.
 struct Found {
   void* library = nullptr;
   Gpu* gpu = nullptr;
   std::string unread = "";
 };
 
-/// NVML itself, without a GPU yet. It counts its starts, and stays until the process ends.
+/// NVML, before selecting a GPU. It is initialized once and kept until the process ends.
 Found start_nvml() {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return {.unread = concat("NVML cannot be loaded: ", dlerror())};
@@ -65,7 +65,7 @@ Found find_by(const std::string& bus_id) {
   if (found.library == nullptr) return found;
   FindGpu* const find_gpu = find<FindGpu>(found.library, "nvmlDeviceGetHandleByPciBusId_v2");
   if (find_gpu == nullptr || find_gpu(bus_id.c_str(), &found.gpu) != 0) {
-    found = {.unread = "NVML does not know " + bus_id};
+    found = {.unread = "NVML does not find " + bus_id};
   }
   return found;
 }

@@ -9,7 +9,7 @@
 namespace bertha {
 namespace {
 
-/// The ranks of one level, and what connects them.
+/// The ranks of one level and their collectives.
 struct Part {
   std::unique_ptr<World> world;
   std::unique_ptr<Collectives> collectives;
@@ -17,8 +17,8 @@ struct Part {
 
 class GroupedCollectives final : public Collectives {
  public:
-  /// `peers` and `all` have one stream. Their kernels and the kernels of `node` may run at the same
-  /// time: all ranks make the calls of each in one order, and a GPU has room for both.
+  /// `peers` and `all` share a stream. Their kernels and the kernels of `node` may run at the same
+  /// time: all ranks issue the calls of each in one order, and a GPU has room for both.
   GroupedCollectives(Grouping grouping, Device& device, Part node, Part peers,
                      std::unique_ptr<Collectives> all)
       : is_copied_(grouping == Grouping::kNode),
@@ -90,7 +90,7 @@ class GroupedCollectives final : public Collectives {
   }
 
  private:
-  /// Scaled inside the node.
+  /// Scales inside the node.
   class GroupedSums final : public ScaledSums {
    public:
     GroupedSums(GroupedCollectives& levels, std::unique_ptr<ScaledSums> node)
@@ -119,7 +119,7 @@ class GroupedCollectives final : public Collectives {
     std::unique_ptr<ScaledSums> node_;
   };
 
-  /// Makes later calls of `later` begin after the calls that `earlier` has received so far.
+  /// Makes future calls of `later` begin after the calls that `earlier` has received so far.
   void follow(Collectives& earlier, Collectives& later) {
     earlier.record(*event_);
     later.wait_for(*event_);
@@ -129,8 +129,8 @@ class GroupedCollectives final : public Collectives {
     is_copied_ ? peers_->all_reduce_sum(shard) : peers_->reduce_scatter_sum(of_node, shard);
   }
 
-  /// The part of this rank where only its node is summed or gathered: a copied shard, or what the
-  /// ranks in this place of each node hold together, where it lies in the full view.
+  /// This rank's part of a sum or gather within its node: a copied shard, or the part of the full
+  /// view that the ranks with this number on each node share.
   View part_of_node(const View& full, const View& shard) const {
     if (is_copied_) return shard;
     const int64_t elements = full.elements() / node_->size();
@@ -154,11 +154,12 @@ std::string describe(Grouping grouping, const NodeSizes& nodes) {
           : concat(nodes.ranks, " ranks on nodes of ", nodes.smallest, " to ", nodes.largest, ": ");
   switch (grouping) {
     case Grouping::kNode:
-      return where + "each node holds the whole state of the optimizer, divided among its ranks";
+      return where + "each node has the whole state of the optimizer, divided among its ranks";
     case Grouping::kTwoLevels:
-      return where + "the state of the optimizer is divided among all ranks, sums go by node first";
+      return where +
+             "the state of the optimizer is divided among all ranks, with sums by node first";
     default:
-      return where + "the state of the optimizer is divided among all ranks, sums go over all";
+      return where + "the state of the optimizer is divided among all ranks, with sums over all";
   }
 }
 
@@ -169,7 +170,8 @@ Grouping plan_grouping(ShardGroup shard_group, const NodeSizes& nodes) {
   const bool are_equal = nodes.smallest == nodes.largest;
   if (shard_group == ShardGroup::kNode && !are_equal) {
     fail(ExitCode::kUsage, "optimizer.shard_group is node, but nodes have ", nodes.smallest, " to ",
-         nodes.largest, " ranks, want as many on each; start equally many, or set it to world.");
+         nodes.largest,
+         " ranks, want the same number on each; start as many on each, or set it to world.");
   }
   if (is_one_node) return Grouping::kFlat;
   if (shard_group == ShardGroup::kNode) return Grouping::kNode;
@@ -178,7 +180,7 @@ Grouping plan_grouping(ShardGroup shard_group, const NodeSizes& nodes) {
 }
 
 Grouping choose_grouping(ShardGroup shard_group, World& world) {
-  if (world.node_size() == world.size()) return Grouping::kFlat;  // so it is on every rank
+  if (world.node_size() == world.size()) return Grouping::kFlat;  // true on every rank
   const NodeSizes nodes{.ranks = world.size(),
                         .smallest = -world.agree_max(-world.node_size()),
                         .largest = world.agree_max(world.node_size())};

@@ -11,16 +11,17 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostNamed = 4;  // a sentence with a thousand ranks is unreadable
+constexpr size_t kMaxNamed = 4;  // a message with a thousand ranks is unreadable
 
 using Ranks = std::vector<const Watched*>;
 
-/// Ranks make moves in the same order; among equals the pipeline's threads decide.
+/// Orders ranks by progress: all make their moves in the same order; the pipeline's threads break
+/// ties.
 std::pair<int64_t, int64_t> progress(const Watched& rank) {
   return {rank.status.moves, rank.status.background_moves};
 }
 
-/// "step 7, phase training, in collective call 12 (all-gather)"; "after" it when it has left it.
+/// "step 7, phase training, in collective call 12 (all-gather)"; "after" if the call has returned.
 std::string place(const RankStatus& status) {
   std::string text = concat("step ", status.step, ", phase ", name(status.phase));
   if (status.call_moves == 0) return text;
@@ -28,7 +29,7 @@ std::string place(const RankStatus& status) {
                        (status.call_moves + 1) / 2, " (", name(status.call), ")");
 }
 
-/// Ranks that are in one place.
+/// Ranks at the same place in the run.
 struct Group {
   std::string place;
   std::vector<int> ranks;
@@ -56,11 +57,11 @@ std::string names(const Ranks& ranks, int num_ranks) {
     text += concat(i == 0 ? "" : ", ", rank_name(status.rank, num_ranks, status.host), " (process ",
                    status.process, ")");
   }
-  if (ranks.size() > kMostNamed) text += concat(" and ", ranks.size() - kMostNamed, " more");
+  if (ranks.size() > kMaxNamed) text += concat(" and ", ranks.size() - kMaxNamed, " more");
   return text;
 }
 
-/// Where they are and for how long; with their numbers where they are in several places.
+/// Where the ranks are and for how long; with their numbers if they are in several places.
 std::string places(const Ranks& late) {
   const std::vector<Group> groups = groups_of(late);
   std::string text;
@@ -91,7 +92,7 @@ std::string waiting(const std::vector<Watched>& ranks, const Ranks& late) {
 std::vector<RankStatus> statuses_of(const Ranks& ranks) {
   std::vector<RankStatus> statuses;
   for (const Watched* rank : ranks) statuses.push_back(rank->status);
-  if (statuses.size() > kMostNamed) statuses.resize(kMostNamed);
+  if (statuses.size() > kMaxNamed) statuses.resize(kMaxNamed);
   return statuses;
 }
 
@@ -108,24 +109,24 @@ HangReport hang_report(const std::vector<Watched>& ranks, int num_ranks, double 
   }
 
   if (!silent.empty()) {
-    return {.sentence = concat(names(silent, num_ranks), silent.size() == 1 ? " has" : " have",
-                               " not answered for ", still_s,
-                               " s: stopped, or the machine cannot be reached; last seen in ",
-                               places(silent), waiting(ranks, silent)),
-            .late = statuses_of(silent),
-            .are_silent = true};
+    return {
+        .message = concat(names(silent, num_ranks), silent.size() == 1 ? " has" : " have",
+                          " not answered for ", still_s,
+                          " s because it is stopped or its machine is unreachable; last seen in ",
+                          places(silent), waiting(ranks, silent)),
+        .late = statuses_of(silent),
+        .are_silent = true};
   }
   if (behind.size() < ranks.size() || num_ranks == 1) {
     return {
-        .sentence = concat(names(behind, num_ranks), behind.size() == 1 ? " has" : " have",
-                           " stood still for ", still_s, " s in ", places(behind),
-                           "; look there for a slow disk or a busy device", waiting(ranks, behind)),
+        .message = concat(names(behind, num_ranks), behind.size() == 1 ? " has" : " have",
+                          " made no progress for ", still_s, " s in ", places(behind),
+                          "; look there for a slow disk or a busy device", waiting(ranks, behind)),
         .late = statuses_of(behind)};
   }
-  return {.sentence =
-              concat("all ", ranks.size(), " ranks that can be seen have stood still for ", still_s,
-                     " s in ", place(slowest->status),
-                     ", and none is behind the others; look at the network and the devices")};
+  return {.message = concat("all ", ranks.size(), " reachable ranks have made no progress for ",
+                            still_s, " s in ", place(slowest->status),
+                            ", and none is behind the others; check the network and the devices")};
 }
 
 }  // namespace bertha

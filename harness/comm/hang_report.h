@@ -7,22 +7,22 @@
 
 namespace bertha {
 
-/// A rank as the watchdog sees it.
+/// The watchdog's observation of a rank.
 struct Watched {
   RankStatus status;
-  double silent_s = 0;  // since its watchdog's thread was last seen to run
+  double silent_s = 0;  // since its watchdog's thread was last seen running
   double still_s = 0;   // since it last made progress
 };
 
-/// What is known of a run that stands still.
+/// Why a run makes no progress.
 struct HangReport {
-  std::string sentence;
-  std::vector<RankStatus> late = {};  // named in `sentence`: the first few that have not arrived
-  bool are_silent = false;            // their watchdogs do not run: they cannot show their stacks
+  std::string message;
+  std::vector<RankStatus> late = {};  // the first few ranks that have not arrived
+  bool are_silent = false;  // their watchdogs do not run, so they cannot show their stacks
 };
 
-/// For a run without progress for `still_s`: which ranks have not arrived, where they are and for
-/// how long, and where the others wait for them. It blames ranks whose watchdogs have not run for
+/// Describes a run without progress for `still_s`: which ranks have not arrived, where they are and
+/// for how long, and where the others wait for them. Names ranks whose watchdogs have not run for
 /// half of that time, or else the ranks with the least progress, unless several ranks all have the
 /// same.
 ///

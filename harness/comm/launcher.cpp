@@ -54,7 +54,7 @@ constexpr std::array<LocalVariables, 5> kLocal{{
 }};
 
 int parse_local(const char* variable, std::string_view text) {
-  return parse_from(0, variable, text, "a rank of this machine or the number of its ranks");
+  return parse_from(0, variable, text, "a rank on this machine or the number of its ranks");
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void check_single_process(const EnvironmentLookup& lookup, const std::string& co
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   if (!claim || claim->ranks == 1) return;
   fail(ExitCode::kEnvironment, command, ": ", claim->variable, "=", claim->ranks,
-       ", want one process, because all of them would write the same files; start it without "
+       ", want one process because all would write the same files; start it without "
        "mpirun or srun");
 }
 

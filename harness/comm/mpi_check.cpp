@@ -21,7 +21,7 @@ void throw_mpi_error(const char* call, int status) {
       std::string_view(call).substr(0, std::string_view(call).find('('));
   throw CommunicationError(ExitCode::kEnvironment,
                            concat(function, " failed: ", mpi_words(status),
-                                  "; see whether another rank ended, and run again"));
+                                  "; check whether another rank ended, and run again"));
 }
 
 }  // namespace bertha

@@ -6,14 +6,14 @@
 
 namespace bertha {
 
-/// MPI's own text for what a call returned.
+/// MPI's text for a status.
 std::string mpi_words(int status);
 
 [[noreturn]] void throw_mpi_error(const char* call, int status);
 
 }  // namespace bertha
 
-/// Throws CommunicationError(kEnvironment) with the function and MPI's own text unless it returned
+/// Throws CommunicationError(kEnvironment) with the function and MPI's text unless the status is
 /// MPI_SUCCESS.
 #define BERTHA_MPI_CHECK(call)                                                                 \
   do {                                                                                         \

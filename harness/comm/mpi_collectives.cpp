@@ -11,14 +11,13 @@
 namespace bertha {
 namespace {
 
-// One round moves this much per pair of ranks: what is summed is still in the cache then.
+// Bytes per pair of ranks and round: small enough that the sum finds them in the cache.
 constexpr int64_t kRoundBytes = int64_t{1} << 20;
-// Below this a vector goes to every rank whole: one round instead of two.
+// Vectors below this size are sent to every rank as a whole: one round instead of two.
 constexpr int64_t kWholeBytes = int64_t{1} << 12;
 
-/// One round of messages between ranks: add them all, then wait. Messages between two ranks
-/// arrive in the order in which they were added. Messages of any length; empty ones are left out
-/// on both sides.
+/// One round of messages between ranks: add all, then wait. Messages between two ranks arrive in
+/// the order in which they were added. They may have any length; both sides omit empty ones.
 class Messages {
  public:
   explicit Messages(const Communicator& comm) : comm_(comm) {}
@@ -35,7 +34,7 @@ class Messages {
       BERTHA_MPI_CHECK(MPI_Irecv(piece, count, MPI_BYTE, from, kTag, comm_.get(), request));
     });
   }
-  /// Blocks: until everything added, which belongs to `call`, has been sent and received.
+  /// Blocks: until all added messages, which belong to `call`, have been sent and received.
   void wait(CollectiveCall call) {
     comm_.wait_for(requests_, call);
     requests_.clear();
@@ -140,8 +139,8 @@ class MpiCollectives final : public Collectives {
     return slices[static_cast<size_t>(rank())];
   }
 
-  /// out = own slice, summed over ranks in rank order. Where out overlaps `values` it is either
-  /// the own slice itself, or everything when each rank sums everything.
+  /// out = own slice, summed over ranks in rank order. If out overlaps `values`, it is either the
+  /// own slice itself or, if each rank sums everything, all of `values`.
   void reduce(const View& values, const std::vector<Slice>& slices, const View& out,
               CollectiveCall call) {
     switch (values.dtype) {
@@ -152,8 +151,8 @@ class MpiCollectives final : public Collectives {
       case DType::kI64:
         return reduce_as<int64_t>(values, slices, out, call);
       default:
-        fail(ExitCode::kEnvironment, "the ranks of the CPU backend sum f64, f32 and i64, not ",
-             name(values.dtype), "; cast to f32 before");
+        fail(ExitCode::kEnvironment, "the CPU backend can sum f64, f32 and i64 over ranks, not ",
+             name(values.dtype), "; cast to f32 first");
     }
   }
 
@@ -190,7 +189,7 @@ class MpiCollectives final : public Collectives {
     }
   }
 
-  /// Kept between calls: fresh pages cost as much as the sum itself.
+  /// Kept between calls because new pages cost as much time as the sum itself.
   template <class T>
   T* staging_for(int64_t elements) {
     const size_t bytes = static_cast<size_t>(elements) * sizeof(T);
@@ -198,7 +197,7 @@ class MpiCollectives final : public Collectives {
     return reinterpret_cast<T*>(staging_.data());
   }
 
-  /// Every rank's slice to every other rank.
+  /// Sends every rank's slice to every other rank.
   void gather(const View& full, const std::vector<Slice>& slices, CollectiveCall call) {
     const int64_t element_bytes = size_bytes(full.dtype);
     const Slice& own = own_slice(slices);

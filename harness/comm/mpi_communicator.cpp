@@ -17,8 +17,8 @@ constexpr std::chrono::microseconds kBackgroundPolling{100};
 constexpr std::chrono::microseconds kShortestSleep{50};
 constexpr std::chrono::microseconds kLongestSleep{250};
 
-// A sleep is a twentieth of the wait so far: it adds little delay compared with that wait, and a
-// long wait costs little of the core.
+// A sleep lasts a twentieth of the wait so far: the added delay is small compared with the wait,
+// and a long wait uses little of the core.
 template <class IsDone>
 void poll_until(const IsDone& is_done, CollectiveCall call) {
   const Clock::time_point begin = Clock::now();
@@ -58,7 +58,8 @@ Communicator::Communicator(MPI_Comm parent, RankBoard* board) : board_(board) {
 }
 
 Communicator::~Communicator() {
-  // While an exception unwinds, the other ranks are elsewhere: a collective call would hang.
+  // While an exception unwinds, the other ranks do not reach this point: a collective call would
+  // hang.
   if (comm_ != MPI_COMM_NULL && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
 }
 

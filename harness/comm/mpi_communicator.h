@@ -8,11 +8,12 @@
 
 namespace bertha {
 
-/// A duplicate of a communicator. Move-only.
-/// Making and destroying one are collective calls; destroy before MPI_Finalize.
+/// A duplicate of a communicator. Move-only. Creation and destruction are collective calls; destroy
+/// it before MPI_Finalize.
 class Communicator {
  public:
-  /// The making and the waits are collective calls of this rank on the board, if there is one.
+  /// Creation and waits are recorded on the board, if there is one, as collective calls of this
+  /// rank.
   explicit Communicator(MPI_Comm parent, RankBoard* board = nullptr);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -23,9 +24,9 @@ class Communicator {
   int size() const { return size_; }
   RankBoard* board() const { return board_; }
 
-  /// Waits for all requests, of one call, and completes them. Ranks and threads share cores here,
-  /// so no thread spins for long, as MPI's own blocking calls do: it polls for 200 us, or 100 us
-  /// for the pipeline, then sleeps for 50 to 250 us between polls.
+  /// Waits for all requests of one call and completes them. Ranks and threads share cores, so no
+  /// thread spins for long, as in MPI's blocking calls: it polls for 200 us, or 100 us for the
+  /// pipeline, then sleeps for 50 to 250 us between polls.
   void wait_for(std::span<MPI_Request> requests, CollectiveCall call) const;
   void wait_for(MPI_Request& request, CollectiveCall call) const { wait_for({&request, 1}, call); }
 

@@ -11,7 +11,8 @@
 namespace bertha {
 namespace {
 
-/// MPI counts and displacements are int; one call carries less than 2 GiB per rank.
+/// Checks a count: MPI counts and displacements are int, so one call sends less than 2 GiB per
+/// rank.
 int mpi_count(int64_t count, const char* what) {
   if (count > std::numeric_limits<int>::max()) {
     fail(ExitCode::kEnvironment, what, " of ", count,
@@ -21,7 +22,7 @@ int mpi_count(int64_t count, const char* what) {
   return static_cast<int>(count);
 }
 
-/// Where the part of each rank begins, and the end of the last.
+/// Offsets of the ranks' parts, and the end of the last part.
 std::vector<int> offsets_of(const std::vector<int>& counts) {
   std::vector<int> offsets(counts.size() + 1, 0);
   int64_t end = 0;

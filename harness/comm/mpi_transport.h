@@ -8,7 +8,7 @@
 namespace bertha {
 
 /// Transport over a duplicate of `parent`. Its waits sleep between polls, so that a pipeline
-/// thread gives its core to the training thread.
+/// thread leaves its core to the training thread.
 ///
 /// Needs     less than 2 GiB per rank and call; Error(kEnvironment) above.
 /// Threads   one thread at a time; any other communicator may be in use meanwhile.

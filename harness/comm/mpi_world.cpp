@@ -21,26 +21,29 @@
 #include "kernels/base/error.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// Open MPI leaks memory in modules that it unloads, where no suppression can name it: the sanitizer
-// looks for everything but leaks in programs that start MPI.
+// Open MPI leaks memory in modules that it unloads, which no suppression can match: in programs
+// that start MPI the sanitizer does not look for leaks.
 extern "C" int __lsan_is_turned_off() { return 1; }
 #endif
 #ifdef __SANITIZE_THREAD__
-// Open MPI is not instrumented: a thread that waits for its own message copies others' as well, and
-// how they agree on it is not seen. So nothing that such libraries copy counts, only our accesses.
+// Open MPI is not instrumented: a thread that waits for its own message also copies messages of
+// others, with synchronization that the sanitizer does not see. So it ignores accesses of such
+// libraries and checks only ours.
 extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
 #endif
 
 namespace bertha {
 namespace {
 
-/// MPI from start to end. Finalize waits for all ranks, so an unwinding rank must not call it.
+/// MPI_Init and MPI_Finalize. The latter waits for all ranks, so an unwinding rank must not call
+/// it.
 class MpiSession {
  public:
   MpiSession() {
     int provided = MPI_THREAD_SINGLE;
     BERTHA_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
-    // Errors return, on all communicators made from this one too: by default MPI ends the process.
+    // Errors are returned, also on communicators derived from this one; by default MPI ends the
+    // process.
     BERTHA_MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (provided < MPI_THREAD_MULTIPLE) {
       MPI_Finalize();
@@ -57,23 +60,24 @@ class MpiSession {
 
 constexpr std::chrono::seconds kOtherRanksWait{5};
 
-/// When shared memory is exhausted, MPI says only "internal error".
+/// Reports exhausted shared memory, for which MPI only says "internal error".
 void check_shared(const Communicator& node, int status) {
   if (status == MPI_SUCCESS) return;
-  // All ranks of the node fail: the first one reports it and, by exiting, ends the others.
+  // All ranks of the node fail: the first one reports it and ends the others by exiting.
   if (node.rank() != 0) std::this_thread::sleep_for(kOtherRanksWait);
   struct statvfs file_system {};
   const bool is_known = statvfs("/dev/shm", &file_system) == 0;
-  fail(ExitCode::kEnvironment, "MPI can share no memory between the ranks of this machine (",
-       mpi_words(status), "), /dev/shm has ",
+  fail(ExitCode::kEnvironment,
+       "MPI could not allocate shared memory for the ranks of this machine (", mpi_words(status),
+       "), /dev/shm has ",
        is_known ? concat(file_system.f_bavail * file_system.f_frsize / 1024, " KiB left")
                 : "no file system",
-       "; remove what ended programs left there, or enlarge it: `mount -o remount,size=2g "
+       "; remove files that ended programs left there, or enlarge it: `mount -o remount,size=2g "
        "/dev/shm`, in a container `--shm-size=2g`");
 }
 
-/// Memory that the ranks of a node share: reading and writing it needs no reply of another rank. It
-/// has a slot for each rank of the world, and one more.
+/// Memory that the ranks of a node share: reading and writing it does not need a reply of another
+/// rank. It has a slot for each rank of the world, and one more.
 class NodeMemory {
  public:
   NodeMemory(const Communicator& node, int num_ranks) {
@@ -135,8 +139,8 @@ class MpiWorld final : public CommunicatorWorld {
   MpiWorld& operator=(const MpiWorld&) = delete;
   ~MpiWorld() override {
     try {
-      end_limit_.emplace(std::getenv, size(), "ended MPI; all else is done");
-    } catch (const std::system_error&) {  // no thread for it: then without
+      end_limit_.emplace(std::getenv, size(), "ended MPI; everything else is done");
+    } catch (const std::system_error&) {  // no thread available: continue without a limit
     }
   }
 
@@ -155,8 +159,8 @@ class MpiWorld final : public CommunicatorWorld {
   const Communicator& communicator() const override { return world_; }
 
   std::optional<StartLimit> end_limit_;
-  MpiSession session_;  // first in, last out
-  Communicator start_;  // of all ranks, before there is a board
+  MpiSession session_;  // first member: destroyed last
+  Communicator start_;  // all ranks, before there is a board
   Communicator node_;
   NodeMemory memory_;
   RankBoard board_;
@@ -191,16 +195,16 @@ std::unique_ptr<World> make_world(const std::vector<std::string>& gpu_bus_ids) {
   const CoreBinding binding = bind_process(lookup, gpu_bus_ids);
   const std::optional<LauncherClaim> claim = find_launcher(lookup);
   if (!has_mpi_launcher(lookup)) {
-    // A process alone has nobody to talk to. Open MPI would start a daemon for it, and both would
-    // listen on all networks of the machine. Without a daemon all such processes share one session
-    // folder, which one may remove while another makes it: none is made.
+    // A single process needs no daemon: Open MPI would start one for it, and both would listen on
+    // all networks of the machine. Without a daemon, all such processes would share one session
+    // folder, which one may remove while another creates it, so none is created.
     setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
     setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", "self", 0);
   }
-  // By default Open MPI 5 asks the kernel for routes, and finds none to a rank of the same machine
-  // if that has IPv6 too: each rank warns of it, and TCP between such ranks fails.
+  // By default Open MPI 5 asks the kernel for routes and finds none to a rank of the same machine
+  // if the machine also has IPv6: each rank warns, and TCP between such ranks fails.
   setenv("OMPI_MCA_reachable", "weighted", 0);
   std::unique_ptr<MpiWorld> world;
   {

@@ -8,7 +8,7 @@ namespace bertha {
 
 }  // namespace bertha
 
-/// Throws Error(kEnvironment) with the call and NCCL's own text unless it returned ncclSuccess.
+/// Throws Error(kEnvironment) with the call and NCCL's text unless the status is ncclSuccess.
 #define BERTHA_NCCL_CHECK(call)                                                                   \
   do {                                                                                            \
     const ncclResult_t bertha_nccl_status = (call);                                               \

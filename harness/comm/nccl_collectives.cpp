@@ -16,7 +16,7 @@
 namespace bertha {
 namespace {
 
-/// What NCCL may add up.
+/// Checks that NCCL can sum the dtype.
 ncclDataType_t number_type(const View& view) {
   switch (view.dtype) {
     case DType::kF64:
@@ -30,15 +30,15 @@ ncclDataType_t number_type(const View& view) {
     case DType::kI64:
       return ncclInt64;
     default:
-      fail(ExitCode::kEnvironment, "the ranks of the CUDA backend combine f64, f32, f16, bf16 and ",
-           "i64, not ", name(view.dtype));
+      fail(ExitCode::kEnvironment, "the CUDA backend can combine f64, f32, f16, bf16 and i64 over ",
+           "ranks, not ", name(view.dtype));
   }
 }
 
 size_t bytes_of(const View& view) { return static_cast<size_t>(view.bytes()); }
 size_t elements_of(const View& view) { return static_cast<size_t>(view.elements()); }
 
-/// The same id on every rank.
+/// Rank 0's NCCL id, on every rank.
 ncclUniqueId shared_id(World& world) {
   ncclUniqueId id{};
   if (world.rank() == 0) BERTHA_NCCL_CHECK(ncclGetUniqueId(&id));
@@ -55,7 +55,7 @@ class NcclCollectives final : public Collectives {
         size_(world.size()),
         own_stream_(options.stream == nullptr ? make_urgent_stream(device) : nullptr),
         stream_(options.stream == nullptr ? *own_stream_ : *options.stream) {
-    // No field of ncclConfig_t turns multicast off. The library reads this when it is first used.
+    // No field of ncclConfig_t turns multicast off. NCCL reads this variable when it is first used.
     setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);
     const ncclUniqueId id = shared_id(world);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -65,7 +65,7 @@ class NcclCollectives final : public Collectives {
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
 
-  // Destroying waits for the other ranks, aborting does not: after a failure they may be gone.
+  // Destroying waits for the other ranks, aborting does not: after a failure they may have ended.
   ~NcclCollectives() override {
     if (std::uncaught_exceptions() > 0 || background_status() != ncclSuccess) {
       ncclCommAbort(comm_);

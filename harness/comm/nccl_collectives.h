@@ -13,22 +13,22 @@ struct NcclOptions {
   /// Two H200s, NCCL 2.28, reduce-scatter / all-gather of 704 MiB bf16 in ms:
   /// 0: 1.41 / 1.30, 8: 2.68 / 2.40, 4: 5.11 / 4.68.
   int max_ctas = 0;
-  Stream* stream = nullptr;  // theirs, which outlives them; null = an urgent one of their own
+  Stream* stream = nullptr;  // must outlive the collectives; null = a new high-priority stream
 };
 
-/// Collectives on GPU memory over NCCL, one rank per GPU, on an urgent stream of their own. Each
-/// call enqueues and returns. Making and destroying them are collective calls; destroy them before
+/// Collectives on GPU memory over NCCL, one rank per GPU, on a high-priority stream. Each call
+/// enqueues and returns. Creation and destruction are collective calls; destroy them before
 /// `device`.
 ///
 /// Dtypes    sums of f64, f32, f16, bf16, i64; gathers of every dtype.
-/// In place  the shard at its own rank's slot, or apart from the full view; nothing between.
-/// Exact     every rank has the same bits; the order of a sum is NCCL's choice and the same at
-///           every run on the same machines. f16 and bf16 sums may round at every addition.
-/// Errors    Error(kEnvironment) that names the call, also for a failure of an earlier one. When a
-///           peer dies, the launcher ends this process; when it hangs, the stream blocks until
+/// In place  the shard is in its own rank's slot or outside the full view, never in between.
+/// Exact     every rank has the same bits; NCCL chooses the order of a sum, the same in every run
+///           on the same machines. f16 and bf16 sums may round at every addition.
+/// Errors    Error(kEnvironment) that names the call, also for a failure of an earlier one. If a
+///           peer dies, the launcher ends this process; if it hangs, the stream blocks until
 ///           the watchdog ends the job.
-/// Multicast NVLink SHARP stays off unless NCCL_NVLS_ENABLE is set: a program that is stopped while
-///           it uses it can take the GPUs of the node out of service.
+/// Multicast NVLink SHARP is off unless NCCL_NVLS_ENABLE is set: a program that is stopped while
+///           using it can make the GPUs of the node unusable.
 ///
 /// Error(kEnvironment) in a program that was built without NCCL.
 std::unique_ptr<Collectives> make_nccl_collectives(World& world, Device& device,

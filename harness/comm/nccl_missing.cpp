@@ -6,7 +6,7 @@ namespace bertha {
 
 std::unique_ptr<Collectives> make_nccl_collectives(World& world, Device&, const NcclOptions&) {
   fail(ExitCode::kEnvironment, world.size(),
-       " ranks on GPUs need NCCL, and this program was built without it; install libnccl and its "
+       " ranks on GPUs need NCCL, but this program was built without it; install libnccl and its "
        "headers and build again, train with one rank, or set train.backend to cpu");
 }
 

@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-// Processes share the slots, so an access must not depend on a lock of one process.
+// Processes share the slots, so an access must not need a lock within one process.
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
 const char* name(RunPhase phase) {
@@ -34,7 +34,7 @@ RankBoard::RankBoard(std::span<Slot> slots, int rank) : slots_(slots), rank_(ran
 
 namespace {
 
-/// The namespace of process ids: equal for processes that see each other by them. 1 if unknown.
+/// The namespace of process ids: equal for processes that can see each other. 1 if unknown.
 int64_t id_namespace() {
   struct stat file {};
   return stat("/proc/self/ns/pid", &file) == 0 ? static_cast<int64_t>(file.st_ino) : 1;

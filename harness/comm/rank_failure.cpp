@@ -12,15 +12,15 @@
 namespace bertha {
 namespace {
 
-// Nodes send each other their statuses about once a second.
+// Nodes exchange their statuses about once a second.
 constexpr std::chrono::milliseconds kNodesHear{1250};
-// A failure on all nodes at once is reported by the node of rank 0, so others wait until they hear
-// whether it does; at a hang it alone knows the status of all ranks. After a loss the launcher may
-// give a second only.
+// The node of rank 0 reports a failure on all nodes, so the others wait until they know whether it
+// does; after a hang only that node has the status of all ranks. After the loss of a rank, the
+// launcher may allow only a second.
 constexpr std::chrono::milliseconds kOtherNodesWait{1500};
 constexpr std::chrono::milliseconds kOtherNodesWaitAtHang{4000};
 constexpr std::chrono::milliseconds kOtherNodesWaitAtLoss{500};
-// The rank that reports ends this one; if it cannot, this rank ends the job itself.
+// The reporting rank ends this one; if it cannot, this rank ends the job itself.
 constexpr std::chrono::seconds kSilentRanksWait{8};
 constexpr std::chrono::milliseconds kPolling{50};
 
@@ -35,13 +35,14 @@ void sign_off(World& world) {
   world.board().store(last);
 }
 
-/// Statuses go to other nodes meanwhile: this may be the watchdog's thread, which sends them else.
+/// Waits while relaying statuses to other nodes: this may be the watchdog's thread, whose task that
+/// is.
 void wait_and_relay(World& world, std::chrono::milliseconds duration) {
   const auto end = std::chrono::steady_clock::now() + duration;
   while (std::chrono::steady_clock::now() < end) {
     try {
       world.relay_status();
-    } catch (const Error&) {  // a peer is gone: there is more to say than that
+    } catch (const Error&) {  // a peer has ended; the original failure is more important
     }
     std::this_thread::sleep_for(kPolling);
   }
@@ -63,8 +64,8 @@ Failure failure_of_rank(const std::exception_ptr& exception) {
   Failure failure = failure_of(exception);
   if (failure.code == ExitCode::kMemory) {
     failure.what +=
-        "; a smaller model or train.global_batch_seqs, more train.accumulation_steps, fewer "
-        "train.threads_per_rank or another number of ranks may fit: `bertha plan` forecasts it";
+        "; try a smaller model or train.global_batch_seqs, more train.accumulation_steps, fewer "
+        "train.threads_per_rank or another number of ranks; `bertha plan` forecasts the memory";
   }
   return failure;
 }
@@ -77,7 +78,7 @@ void end_all_ranks(World& world, const std::exception_ptr& exception) {
     if (!is_first_node) wait_and_relay(world, wait_of_other_nodes(failure.code));
     if (is_first_node || world.board().status(0).ticks >= 0) {
       log_line(LogLevel::kError,
-               is_signed(exception) ? failure.what : signed_sentence(world, failure.what));
+               is_signed(exception) ? failure.what : with_rank_name(world, failure.what));
     }
     if (world.node_size() < world.size()) wait_and_relay(world, kNodesHear);
   } else {

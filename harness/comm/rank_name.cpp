@@ -42,8 +42,8 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
-std::string signed_sentence(const World& world, const std::string& sentence) {
-  return world.size() == 1 ? sentence : concat(sentence, " (", rank_name(world), ")");
+std::string with_rank_name(const World& world, const std::string& message) {
+  return world.size() == 1 ? message : concat(message, " (", rank_name(world), ")");
 }
 
 }  // namespace bertha

@@ -10,24 +10,25 @@ namespace bertha {
 
 /// The host name of this machine.
 std::string own_host();
-/// Equal for processes under one kernel, also in different containers; host names need not be.
+/// An identity of the machine, equal for all processes under one kernel, also in different
+/// containers, whose host names may differ.
 std::string machine_name();
 
-/// "rank 1 of 4 on node7", or only the host when there is one rank.
+/// "rank 1 of 4 on node7", or only the host if there is one rank.
 std::string rank_name(int rank, int num_ranks, const std::string& host);
 std::string rank_name(const World& world);
 /// "0-3,8" for {0, 1, 2, 3, 8}, in any order.
 std::string rank_list(std::vector<int> ranks);
 
-/// The sentence, followed by the name of this rank if there are several.
-std::string signed_sentence(const World& world, const std::string& sentence);
+/// The message, followed by the name of this rank if there are several.
+std::string with_rank_name(const World& world, const std::string& message);
 
-/// An Error whose message already contains the failing rank: the others throw it too.
+/// An Error whose message already contains the failing rank; all ranks throw it.
 struct RankError : Error {
   using Error::Error;
 };
 
-/// An Error of this rank in a call that other ranks may still wait in.
+/// An Error of this rank in a call in which other ranks may still wait.
 struct CommunicationError : Error {
   using Error::Error;
 };

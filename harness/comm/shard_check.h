@@ -5,10 +5,10 @@
 namespace bertha {
 
 /// Checks the views of a reduce-scatter or an all-gather: one dtype, equal shards, and the shard
-/// apart from the full view or at its own slot there. Error(kInternal) for all others.
+/// outside the full view or in its own slot there. Error(kInternal) for all others.
 void check_shard(const Collectives& collectives, const View& full, const View& shard);
 
-/// Checks the view of a sum: f64, f32, f16, bf16 or i64, which ranks of some backend add up.
+/// Checks the view of a sum: f64, f32, f16, bf16 or i64, the types that some backend can sum.
 /// Error(kInternal) for all others.
 void check_sum(const View& values);
 

@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kVariable = "BERTHA_START_TIMEOUT_S";
 constexpr double kDefault_s = 600;
-// The first rank that reports ends the others: they come later, so that one sentence is printed.
+// The first rank that reports ends the others; they wait longer, so that only one message is
+// printed.
 constexpr double kBetweenRanks_s = 3;
 constexpr int kMostDelays = 5;
 
@@ -32,8 +33,8 @@ double limit_s(const EnvironmentLookup& lookup) {
   const double value = std::strtod(text, &end);
   if (*end != '\0' || !(value >= 0) || value > 1e9) {
     fail(ExitCode::kEnvironment, kVariable, "='", text,
-         "', want seconds that ranks wait for each other to start, 0 = for ever; correct it or "
-         "unset it");
+         "', want the seconds that ranks wait for each other at the start, 0 = forever; correct it "
+         "or unset it");
   }
   return value;
 }
@@ -55,14 +56,14 @@ std::map<std::string, std::string> environment_of(const std::filesystem::path& p
   return variables;
 }
 
-/// The letter of /proc/PID/stat after the name in parentheses.
+/// The state in /proc/PID/stat: the letter after the name in parentheses.
 char state_of(const std::filesystem::path& process) {
   const std::string stat = read_all(process / "stat");
   const size_t name_end = stat.rfind(')');
   return name_end == std::string::npos || name_end + 2 >= stat.size() ? '?' : stat[name_end + 2];
 }
 
-/// The ranks of the PMIx job `job` on this machine: its processes, without what they started.
+/// The ranks of the PMIx job `job` on this machine: its processes without their children.
 std::vector<StartedRank> started_ranks(const std::string& job) {
   std::map<int, StartedRank> ranks;
   std::error_code ignored;
@@ -94,11 +95,11 @@ std::string late_start_report(const std::vector<StartedRank>& here, int num_rank
   const auto stopped = std::ranges::find_if(here, &StartedRank::is_stopped);
   if (stopped != here.end()) {
     return concat(still, rank_name(stopped->rank, num_ranks, host), " (process ", stopped->process,
-                  ") is stopped, by a signal or a debugger; SIGCONT lets it go on");
+                  ") is stopped by a signal or a debugger; continue it with SIGCONT");
   }
-  return concat(still, "on ", host, " there is rank ", joined(here, ", ", &StartedRank::rank),
-                "; see what the launcher says of the others, and whether their machines and this "
-                "one reach each other");
+  return concat(still, host, " has rank ", joined(here, ", ", &StartedRank::rank),
+                "; check the launcher's messages about the others, and whether their machines and "
+                "this one can reach each other");
 }
 
 StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::string what) {

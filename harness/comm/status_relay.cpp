@@ -56,7 +56,7 @@ StatusRelay::~StatusRelay() {
   if (!is_leader() || std::uncaught_exceptions() > 0) return;
   try {
     settle();
-  } catch (const Error&) {  // nobody reads statuses any more
+  } catch (const Error&) {  // no peer reads statuses any more
     return;
   }
   MPI_Comm_free(&leaders_);
@@ -103,7 +103,7 @@ void StatusRelay::ask(Peer& peer) {
   start_send(peer);
 }
 
-// Every question gets its answer, so that no message is left when MPI ends.
+// Every request gets its reply, so that no message is pending when MPI ends.
 void StatusRelay::settle() {
   const auto wait_until = [&](const auto& condition) {
     while (!condition()) {

@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// Waits so long, or until a stop is requested; whether it was.
+/// Waits for the given time or until a stop is requested; returns whether it was.
 inline bool stops_within(const std::stop_token& stop, std::chrono::duration<double> time) {
   std::mutex mutex;
   std::unique_lock lock(mutex);

@@ -27,7 +27,7 @@ constexpr int kOwnFrames = 2;  // the handler, and the return from the signal
 constexpr std::chrono::milliseconds kMostWait{1000};
 constexpr std::chrono::milliseconds kPolling{5};
 
-// All that a signal handler can reach.
+// A signal handler can use only globals.
 std::array<void*, kMostFrames> frames{};
 std::atomic<int> num_frames = 0;
 
@@ -55,7 +55,7 @@ std::string frame_text(void* address) {
   return text.str();
 }
 
-/// The first line of a file of /proc; "" if it may not be read.
+/// The first line of a file in /proc; "" if it may not be read.
 std::string first_line(const std::string& path) {
   std::string line;
   std::ifstream in(path);
@@ -93,7 +93,7 @@ std::string ThreadStack::text() const {
   for (auto waited = kPolling; num_frames == 0 && waited < kMostWait; waited += kPolling) {
     std::this_thread::sleep_for(kPolling);
   }
-  if (num_frames == 0) return "it takes no signal; " + process_text(id_);
+  if (num_frames == 0) return "it does not react to signals; " + process_text(id_);
   std::string text;
   for (int i = kOwnFrames; i < num_frames; ++i) {
     text += concat(i > kOwnFrames ? "\n" : "", "  ", frame_text(frames[static_cast<size_t>(i)]));
@@ -105,7 +105,7 @@ std::string process_text(int64_t id) {
   const std::string folder = concat("/proc/", id, "/");
   const std::string stat = first_line(folder + "stat");
   const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return "the kernel tells nothing about it";
+  if (name_end == std::string::npos) return "the kernel has no information about it";
   const char state = stat[name_end + 2];
   std::string text = concat("state ", state, " (", state_text(state), ")");
   const std::string call = first_line(folder + "syscall");

@@ -23,20 +23,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// When a rank is lost, a launcher gives the others a second, Open MPI 5 half a second: they report
-// within it.
+// After the loss of a rank, a launcher allows the others one second, Open MPI 5 half a second, in
+// which they must report.
 constexpr double kLongestInterval_s = 0.25;
 
-// Cap on the elapsed time between two looks: a longer gap means that this process was suspended,
-// and perhaps the others as well.
+// Cap on the elapsed time per poll: a longer gap means that this process was suspended, and
+// possibly the others too.
 constexpr double kLongestStep_s = 1;
 
-// Ranks find out about a hang one after the other, within the time in which nodes send their
-// statuses: so long does a rank wait for the others to log their stacks before it ends all.
+// Time for the other ranks to log their stacks before this one ends all: ranks detect a hang one
+// after another, within the interval at which nodes send their statuses.
 constexpr std::chrono::seconds kStacksWait{2};
 
-// A node that is not heard of for so long after the launcher began to end the job is gone: nodes
-// send their statuses about once a second. launch/run_mpirun.sh gives ranks four.
+// A node that is silent for this time after the launcher began to end the job is considered lost:
+// nodes send their statuses about once a second. launch/run_mpirun.sh allows ranks four seconds.
 constexpr double kLostNode_s = 2;
 
 double interval_s(double timeout_s) {
@@ -55,9 +55,9 @@ RankError lost_rank(const RankStatus& lost, int num_ranks) {
       concat(
           rank_name(lost.rank, num_ranks, lost.host), " (process ", lost.process,
           ") ended without a message, last seen in step ", lost.step, ", phase ", name(lost.phase),
-          ": unless it says above why it ended, it was killed; the kernel does so when memory runs "
-          "out (dmesg shows it), or another process sent signal 9. Run again to go on from the "
-          "last checkpoint"));
+          ": unless a message above says why, it was killed, by the kernel because memory ran out "
+          "(see dmesg) or by signal 9 from another process. Run again to resume from the last "
+          "checkpoint"));
 }
 
 RankError lost_nodes(const std::vector<RankStatus>& lost) {
@@ -72,17 +72,18 @@ RankError lost_nodes(const std::vector<RankStatus>& lost) {
   const int64_t count = std::ssize(ranks);
   return RankError(
       kLostRank,
-      concat(plural(count, "rank"), " ", rank_list(ranks), " on ", hosts, ", last seen in step ",
-             lost.front().step, ", phase ", name(lost.front().phase), ", ",
-             count == 1 ? "has" : "have",
-             " not answered since the launcher began to end this job: the node "
-             "or its ranks are gone. Run again, without it if need be, to go on from the last "
-             "checkpoint"));
+      concat(
+          plural(count, "rank"), " ", rank_list(ranks), " on ", hosts, ", last seen in step ",
+          lost.front().step, ", phase ", name(lost.front().phase), ", ",
+          count == 1 ? "has" : "have",
+          " not answered since the launcher began to end this job: the node "
+          "or its ranks have failed. Run again, without it if necessary, to resume from the last "
+          "checkpoint"));
 }
 
 }  // namespace
 
-/// What the thread remembers between two looks at the board.
+/// The thread's memory between two polls of the board.
 class Watchdog::View {
  public:
   explicit View(const RankBoard& board) : own_rank_(board.rank()) {}
@@ -105,7 +106,7 @@ class Watchdog::View {
     progress_ = progress;
   }
 
-  /// Since any rank made progress.
+  /// Seconds since any rank made progress.
   double still_s() const { return now_s_ - moved_s_; }
 
   std::vector<Watched> watched(const std::vector<RankStatus>& statuses) const {
@@ -119,7 +120,7 @@ class Watchdog::View {
   }
 
   /// Ranks of other nodes that have not answered since the launcher began to end the job. Empty if
-  /// a rank has signed off: then that rank says itself what has happened.
+  /// a rank has reported its own end.
   std::vector<RankStatus> lost_elsewhere(const std::vector<RankStatus>& statuses, bool is_ending) {
     if (!is_ending) ending_since_s_ = now_s_;
     std::vector<RankStatus> lost;
@@ -132,8 +133,8 @@ class Watchdog::View {
     return lost;
   }
 
-  /// The next rank of this node, if its process is gone. Each rank looks at one other, so that a
-  /// rank remains to report unless all are gone.
+  /// The next rank of this node, if its process has ended. Each rank checks one other, so that a
+  /// rank remains to report unless all have ended.
   const RankStatus* lost_neighbour(const std::vector<RankStatus>& statuses) const {
     const RankStatus* next = nullptr;
     for (const RankStatus& status : statuses) {
@@ -168,7 +169,7 @@ Watchdog::Watchdog(RankBoard& board, Options options)
 Watchdog::~Watchdog() {
   thread_.request_stop();
   thread_.join();
-  // This rank has come further than the others, and its silence does not mean anything.
+  // This rank is further than the others, so its silence does not mean anything.
   RankStatus last = board_.status(board_.rank());
   last.ticks = kSignedOff;
   ++last.moves;
@@ -180,9 +181,9 @@ void Watchdog::set_check(std::function<void()> check) {
   check_ = std::move(check);
 }
 
-void Watchdog::look(View& view) const {
+void Watchdog::poll(View& view) const {
   if (check_) check_();
-  if (options_.before_look) options_.before_look();
+  if (options_.before_poll) options_.before_poll();
   const std::vector<RankStatus> statuses = board_.read();
   view.update(statuses, board_.progress());
   if (const RankStatus* lost = view.lost_neighbour(statuses)) {
@@ -195,11 +196,11 @@ void Watchdog::look(View& view) const {
       hang_report(view.watched(statuses), options_.num_ranks, options_.timeout_s);
   log_stacks(report);
   if (options_.num_ranks > 1) std::this_thread::sleep_for(kStacksWait);
-  throw RankError(ExitCode::kHang, report.sentence);
+  throw RankError(ExitCode::kHang, report.message);
 }
 
-// Each late rank logs its own. For one that cannot, the first other rank of its node says what the
-// kernel knows. Where nobody is late, the first rank of each node stands for all.
+// Each late rank logs its own stack. If it cannot, the first other rank of its node logs the
+// kernel's report. If no rank is late, the first rank of each node represents all.
 void Watchdog::log_stacks(const HangReport& report) const {
   const std::vector<RankStatus>& late = report.late;
   const auto is_late = [&](int rank) {
@@ -227,7 +228,7 @@ void Watchdog::log_stacks(const HangReport& report) const {
   }
 }
 
-// Looks up every now and then instead of being woken at every beat.
+// Polls from time to time instead of being woken by every beat.
 void Watchdog::watch(const std::stop_token& stop) {
   prctl(PR_SET_NAME, "watchdog");  // for debuggers and top
   const Seconds interval(interval_s(options_.timeout_s));
@@ -236,10 +237,10 @@ void Watchdog::watch(const std::stop_token& stop) {
     std::unique_lock<std::mutex> lock(mutex_);
     board_.tick();
     try {
-      look(view);
+      poll(view);
     } catch (const Error& failure) {
       lock.unlock();
-      options_.on_failure(failure);  // which may ask for the current exception
+      options_.on_failure(failure);  // may use the current exception
       return;
     }
   }
@@ -250,7 +251,7 @@ std::unique_ptr<Watchdog> make_watchdog(World& world, double timeout_s,
   return std::make_unique<Watchdog>(
       world.board(), Watchdog::Options{.timeout_s = timeout_s,
                                        .num_ranks = world.size(),
-                                       .before_look = [&world] { world.relay_status(); },
+                                       .before_poll = [&world] { world.relay_status(); },
                                        .is_ended_by_launcher = std::move(is_ended_by_launcher),
                                        .on_failure =
                                            [&world](const Error&) {

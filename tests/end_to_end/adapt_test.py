@@ -165,7 +165,7 @@ class Adapt(EndToEnd):
         tensors["cls.species.weight"] = ("F32", [3, 16], bytes(192))
         write_tensors(other / "model.safetensors", tensors)
         done = must("checkpoint", "export", other, "--output", self.new_folder("without"))
-        self.assertIn("left out, as this model has no such heads: cls.species.weight", done.err)
+        self.assertIn("left out because this model has no such heads: cls.species.weight", done.err)
 
     def test_what_does_not_fit_is_named_before_anything_is_allocated(self):
         shards = self.prepared(self.model)

@@ -36,7 +36,7 @@ class Groups(EndToEnd):
     def test_nodes_with_copies_of_the_state(self):
         folder = self.new_folder("node")
         done = self.train_in(folder, TWO_NODES)
-        self.assertIn("2 nodes of 2 ranks: each node holds the whole state", done.out + done.err)
+        self.assertIn("2 nodes of 2 ranks: each node has the whole state", done.out + done.err)
         self.assert_same_steps(self.flat, folder, STEPS)
         self.assertEqual(self.optimizer_files(folder), [
             "optimizer-00000-of-00002.safetensors", "optimizer-00001-of-00002.safetensors"])
@@ -44,7 +44,7 @@ class Groups(EndToEnd):
     def test_two_levels(self):
         folder = self.new_folder("levels")
         done = self.train_in(folder, TWO_NODES, optimizer__shard_group="world")
-        self.assertIn("divided among all ranks, sums go by node first", done.out + done.err)
+        self.assertIn("divided among all ranks, with sums by node first", done.out + done.err)
         self.assert_same_steps(self.flat, folder, STEPS)
         self.assertEqual(len(self.optimizer_files(folder)), 4)
 
@@ -88,7 +88,7 @@ class Groups(EndToEnd):
                       done.out + done.err)
         done = self.train_in(self.new_folder("flat"), [2, 1], train__max_steps=1)
         self.assertIn("3 ranks on nodes of 1 to 2: ", done.out + done.err)
-        self.assertIn("sums go over all", done.out + done.err)
+        self.assertIn("with sums over all", done.out + done.err)
 
     def bytes_per_step(self, group):
         """What each rank sends to each other rank in a step, beside MPI's own collectives."""

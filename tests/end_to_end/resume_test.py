@@ -220,7 +220,7 @@ class ChangedData(EndToEnd):
         folder = self.started()
         done = self.go_on(folder, data__train=self.other / "train", data__vocab=self.vocab,
                           data__eval=self.other / "eval")
-        self.assert_failure(done, 4, self.other / "train", "step_00000002", "made again",
+        self.assert_failure(done, 4, self.other / "train", "step_00000002", "prepared again",
                             self.state(folder)["data"]["content"], "checkpoint.resume to never")
         self.assertEqual(checkpoints(folder), ["step_00000002"])
         self.assertEqual(self.go_on(folder).code, 0)
@@ -240,7 +240,7 @@ class ChangedData(EndToEnd):
         self.assertNotIn("content", self.state(folder)["data"])
         self.assertEqual(self.go_on(folder).code, 0)
         done = self.go_on(folder, 6, data__train=self.other / "train", data__vocab="")
-        self.assert_failure(done, 4, self.other / "train", "made again")
+        self.assert_failure(done, 4, self.other / "train", "prepared again")
 
     def test_another_vocabulary_is_refused_where_no_manifest_tells_of_it(self):
         folder = self.started(data__verify_manifest=False)

@@ -75,14 +75,14 @@ class RankFailure(unittest.TestCase):
         self.check(2, "logic-error", 1, "impossible")
 
     def test_a_slow_rank_is_named_with_step_and_phase(self):
-        output = self.check(3, "slow", 124, "has stood still for 2 s in step 7, phase training")
+        output = self.check(3, "slow", 124, "has made no progress for 2 s in step 7, phase training")
         self.assertIn("error: rank 2 of 3", output)
         self.assertIn("; ranks 0-1 wait in step 7, phase training, in collective call ", output)
         self.assertNotIn("rank 0 of 3", output)
         self.assertRegex(output, r"warning: rank 2 of 3 on .*, stack of its main thread:\n(  .*\n)*  pause\+0x")
 
     def test_a_rank_that_spins_shows_the_function_in_which_it_does(self):
-        output = self.check(2, "spin", 124, "has stood still for 2 s")
+        output = self.check(2, "spin", 124, "has made no progress for 2 s")
         # The address sanitizer's backtrace() adds a frame, and the return from the signal is seen.
         self.assertRegex(output, r"stack of its main thread:\n(  libc.*\n)?  bertha::spin_for_ever\(\)\+0x")
         self.assertEqual(output.count("stack of its main thread"), 1, output)

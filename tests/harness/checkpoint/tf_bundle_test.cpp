@@ -125,7 +125,8 @@ TEST(TfBundle, SaysWhatIsWrongWithAnIndex) {
   const std::string prefix = copy_golden(folder, "saver.ckpt-7");
   const std::string index = prefix + ".index";
   flip_byte(index, -1);
-  EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("does not end as one")));
+  EXPECT_THAT(refusal(prefix),
+              AllOf(HasSubstr(index), HasSubstr("its last bytes are not those of an index")));
   flip_byte(index, -1);
   flip_byte(index, 100);
   EXPECT_THAT(refusal(prefix), AllOf(HasSubstr(index), HasSubstr("another checksum")));

@@ -117,7 +117,7 @@ TEST(CorePlan, MoreRanksThanCoresAreNotBound) {
 
 TEST(CorePlan, ARankThatIsNotKnownIsNotBound) {
   EXPECT_EQ(Machine(kTwoNodes).reason(std::nullopt),
-            "not bound: the launcher does not say which rank of this machine it is");
+            "not bound: the launcher does not state the rank's number on this machine");
   EXPECT_EQ(Machine(kTwoNodes).cores(std::nullopt), "0-15");
   EXPECT_EQ(Machine(kTwoNodes, {1}).cores(std::nullopt), "8-15");
 }
@@ -193,7 +193,7 @@ TEST(CorePlan, OfTheLaunchersCoresThoseNearTheGpuAreUsed) {
   EXPECT_EQ(machine.cores(LocalRank{0, 2}, "6-9"), "8-9");
   EXPECT_EQ(machine.cores(LocalRank{1, 2}, "10-15"), "10-15");
   EXPECT_EQ(machine.reason(LocalRank{0, 2}, "0-7"),
-            "keeps its 8 cores (0-7); the cores near its GPU are not open to it");
+            "keeps its 8 cores (0-7); it may not use the cores near its GPU");
 }
 
 TEST(CorePlan, ANodeThatIsNotOpenToTheJobIsNamed) {
@@ -202,8 +202,7 @@ TEST(CorePlan, ANodeThatIsNotOpenToTheJobIsNamed) {
   EXPECT_EQ(machine.reason(LocalRank{0, 2}),
             "bound to 3 cores (0-2) of the 6 shared by 2 ranks, prefers memory of NUMA node 0");
   EXPECT_EQ(machine.cores(LocalRank{1, 2}), "3-5");
-  EXPECT_THAT(machine.reason(LocalRank{1, 2}),
-              EndsWith("; the cores near its GPU are not open to it"));
+  EXPECT_THAT(machine.reason(LocalRank{1, 2}), EndsWith("; it may not use the cores near its GPU"));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(GpuPlan, RefusesMoreRanksThanGpusOnEveryRank) {
   for (int r = 0; r < 4; ++r) ranks.push_back({"a", r, kThree});
   for (int self = 0; self < 4; ++self) {
     EXPECT_THAT(plan_refusal(ranks, self),
-                HasSubstr("rank 3 is number 4 of its node and sees 3 GPUs"));
+                HasSubstr("rank 3 is rank 4 of its node but sees only 3 GPUs"));
   }
 }
 
@@ -53,7 +53,7 @@ TEST(GpuPlan, NamesTheHostOfARefusedRank) {
   EXPECT_THAT(plan_refusal(none, 0), HasSubstr("no GPU answers rank 1 on node1; see"));
   const std::vector<RankGpus> few{{"b", 2, {kThree[0], kThree[1]}, "node1"}};
   EXPECT_THAT(plan_refusal(few, 0),
-              HasSubstr("rank 0 on node1 is number 3 of its node and sees 2"));
+              HasSubstr("rank 0 on node1 is rank 3 of its node but sees only 2"));
 }
 
 TEST(GpuPlan, RefusesARankWithoutAGpu) {

@@ -29,7 +29,7 @@ TEST(HangReport, ARankThatIsNotHeardOfIsNamedWhereverItStands) {
   // It left the last collective call before it was stopped: the others are behind it.
   const HangReport report =
       hang_report({rank(0, 40), rank(1, 41, RunPhase::kTrain, 58)}, 2, kStill_s);
-  EXPECT_THAT(report.sentence,
+  EXPECT_THAT(report.message,
               AllOf(StartsWith("rank 1 of 2 on node1 (process 101) has not answered for 60 s"),
                     HasSubstr("last seen in step 7, phase training, for 62 s; "
                               "rank 0 waits in step 7, phase training")));
@@ -41,10 +41,11 @@ TEST(HangReport, ARankThatIsNotHeardOfIsNamedWhereverItStands) {
 TEST(HangReport, OfRanksThatAnswerTheOneBehindIsNamed) {
   const HangReport report = hang_report(
       {rank(0, 41, RunPhase::kTrain), rank(1, 40, RunPhase::kSave), rank(2, 41)}, 3, kStill_s);
-  EXPECT_THAT(report.sentence,
-              AllOf(StartsWith("rank 1 of 3 on node1 (process 101) has stood still for 60 s in "
-                               "step 7, phase saving, for 62 s"),
-                    HasSubstr("; ranks 0,2 wait in step 7, phase training")));
+  EXPECT_THAT(
+      report.message,
+      AllOf(StartsWith("rank 1 of 3 on node1 (process 101) has made no progress for 60 s in "
+                       "step 7, phase saving, for 62 s"),
+            HasSubstr("; ranks 0,2 wait in step 7, phase training")));
   ASSERT_EQ(report.late.size(), 1u);
   EXPECT_FALSE(report.are_silent);
 }
@@ -55,7 +56,7 @@ TEST(HangReport, TheLastCollectiveCallOfEachIsNamedAndWhetherItIsLeft) {
     one.status.call = CollectiveCall::kAllGather;
     one.status.call_moves = one.status.moves - 20;
   }
-  EXPECT_THAT(hang_report(ranks, 4, kStill_s).sentence,
+  EXPECT_THAT(hang_report(ranks, 4, kStill_s).message,
               AllOf(StartsWith("rank 2 of 4"),
                     HasSubstr("phase training, after collective call 11 (all-gather), for 62 s"),
                     HasSubstr("; ranks 0-1 wait in step 7, phase training, in collective call 12 "
@@ -65,7 +66,7 @@ TEST(HangReport, TheLastCollectiveCallOfEachIsNamedAndWhetherItIsLeft) {
 TEST(HangReport, LateRanksInSeveralPlacesHaveEachItsOwn) {
   EXPECT_THAT(
       hang_report({rank(0, 41), rank(1, 40, RunPhase::kSave, 58), rank(2, 40, {}, 58)}, 3, kStill_s)
-          .sentence,
+          .message,
       HasSubstr("last seen in rank 1 in step 7, phase saving, for 62 s; rank 2 in step 7, "
                 "phase starting, for 62 s; rank 0 waits"));
 }
@@ -75,18 +76,19 @@ TEST(HangReport, AmongEqualsThePipelinesThreadsDecide) {
                              rank(1, 40, RunPhase::kWaitForData)};
   ranks[0].status.background_moves = 12;
   ranks[1].status.background_moves = 13;
-  EXPECT_THAT(hang_report(ranks, 2, kStill_s).sentence, StartsWith("rank 0 of 2"));
+  EXPECT_THAT(hang_report(ranks, 2, kStill_s).message, StartsWith("rank 0 of 2"));
 }
 
 TEST(HangReport, NobodyIsBlamedWhenNobodyIsBehind) {
   const HangReport report = hang_report({rank(0, 40), rank(1, 40)}, 2, kStill_s);
   EXPECT_TRUE(report.late.empty());
-  EXPECT_THAT(report.sentence, AllOf(StartsWith("all 2 ranks"), HasSubstr("none is behind")));
+  EXPECT_THAT(report.message, AllOf(StartsWith("all 2 ranks"), HasSubstr("none is behind")));
 }
 
 TEST(HangReport, ARankAloneIsNamedByItsHost) {
-  EXPECT_THAT(hang_report({rank(0, 40, RunPhase::kSave)}, 1, kStill_s).sentence,
-              AllOf(StartsWith("node1 (process 100) has stood still"), HasSubstr("phase saving")));
+  EXPECT_THAT(
+      hang_report({rank(0, 40, RunPhase::kSave)}, 1, kStill_s).message,
+      AllOf(StartsWith("node1 (process 100) has made no progress"), HasSubstr("phase saving")));
 }
 
 TEST(RankList, JoinsNeighbors) {
@@ -100,8 +102,8 @@ TEST(HangReport, ManyRanksAreCountedInsteadOfNamed) {
   for (int r = 1; r < 1000; ++r) ranks.push_back(rank(r, 40));
   const HangReport report = hang_report(ranks, 1000, kStill_s);
   EXPECT_EQ(report.late.size(), 4u);
-  EXPECT_THAT(report.sentence, AllOf(HasSubstr("rank 4 of 1000"), Not(HasSubstr("rank 5 of 1000")),
-                                     HasSubstr("and 995 more have stood still")));
+  EXPECT_THAT(report.message, AllOf(HasSubstr("rank 4 of 1000"), Not(HasSubstr("rank 5 of 1000")),
+                                    HasSubstr("and 995 more have made no progress")));
 }
 
 }  // namespace

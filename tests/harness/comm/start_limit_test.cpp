@@ -27,7 +27,7 @@ TEST(LateStart, AStoppedRankIsNamed) {
 TEST(LateStart, ElseTheRanksThatAreThere) {
   EXPECT_THAT(
       late_start_report({{.rank = 0, .process = 11}, {.rank = 2, .process = 13}}, 4, "node7", 1),
-      HasSubstr("on node7 there is rank 0, 2; see what the launcher says of the others"));
+      HasSubstr("node7 has rank 0, 2; check the launcher's messages about the others"));
 }
 
 TEST(StartLimit, RefusesWhatIsNoNumberOfSeconds) {

@@ -52,7 +52,7 @@ TEST(ThreadStack, AProcessThatIsStoppedIsKnownToTheKernel) {
   EXPECT_THAT(process_text(process), StartsWith("state T (stopped by a signal)"));
   kill(process, SIGKILL);
   waitpid(process, nullptr, 0);
-  EXPECT_EQ(process_text(process), "the kernel tells nothing about it");
+  EXPECT_EQ(process_text(process), "the kernel has no information about it");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(CheckConfig, SkippedSpikesAreNotForTheClosedDivisionAndNeedANormBeforeClipp
 TEST(CheckConfig, DynamicMasksAreNotForTheClosedDivisionAndTheirKeysNotForStoredOnes) {
   const std::string dynamic = "data.masking=dynamic", open = "mlperf.division=open";
   EXPECT_EQ(contradiction({dynamic, "mlperf.division=closed"}),
-            "data.masking = dynamic trains on other masks than the data of the closed division; "
+            "data.masking = dynamic replaces the masks that the closed division prescribes; "
             "write mlperf.division: open");
   EXPECT_EQ(contradiction({dynamic, open, "data.masked_fraction=0.4"}), "no error");
   EXPECT_EQ(contradiction({dynamic, open, "data.whole_words=true", "data.vocab=v.txt"}),

@@ -196,7 +196,7 @@ TEST(LoadConfig, RefusesASecondDocument) {
 }
 
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {
-  EXPECT_EQ(error_of_text(""), "a.yaml: empty; want sections such as train: and model:");
+  EXPECT_EQ(error_of_text(""), "a.yaml: is empty, want sections such as train: and model:");
   EXPECT_EQ(error_of_text("hello\n"),
             "a.yaml:1:1: found a text, want sections such as train: and model:");
   EXPECT_EQ(error_of_text("- 1\n"),
