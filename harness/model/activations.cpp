@@ -5,7 +5,7 @@
 namespace bertha {
 namespace {
 
-/// Takes buffers of `capacity` rows and views the first rows of each: [rows, columns...].
+/// Allocates buffers of `capacity` rows and returns views of their first rows: [rows, columns...].
 class RowArena {
  public:
   RowArena(Arena& arena, int64_t capacity, int64_t rows)
@@ -39,7 +39,7 @@ EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType
 
 View transposed(const View& rows) { return rows.reshaped({rows.extent(1), rows.extent(0)}); }
 
-/// `rest`: rows after the attention.
+/// `rest`: number of rows after the attention.
 LayerActivations take_layer(const RowArena& tokens, const RowArena& rest, const Dims& d, DType io,
                             bool fp8) {
   LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
@@ -128,7 +128,7 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
     add(prefix + "attention.context", layer.context, live.tokens);
     add(prefix + "attention.sum", layer.attention_sum, rest);
     add(prefix + "attention.output", layer.attention_y, rest);
-    if (!layer.fp8_derivative.has_data()) {  // with fp8 others are in their place
+    if (!layer.fp8_derivative.has_data()) {  // fp8 stores other tensors instead
       add(prefix + "feed_forward.before_gelu", layer.ff_pre, rest);
       add(prefix + "feed_forward.after_gelu", layer.ff_mid, rest);
     }

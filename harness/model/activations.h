@@ -11,11 +11,11 @@
 
 namespace bertha {
 
-// A new activation is a member here and a line of activations.cpp; T, B, M and K are the rows in
-// use, see BatchRows.
+// To add an activation, add a member here and a line in activations.cpp. T, B, M and K are the rows
+// in use, see BatchRows.
 
-/// What one encoder layer keeps for its backward pass. R is T; in the last layer it is K if only
-/// the needed rows are computed after the attention.
+/// The tensors that an encoder layer saves for its backward pass. R is T, or in the last layer K if
+/// only the needed rows are computed after the attention.
 struct LayerActivations {
   View qkv;              // io  [T, 3, A, D]
   View context;          // io  [T, H]     attention output before its projection
@@ -64,10 +64,10 @@ struct HeadActivations {
   View denominators;   // i64 [2]     masked tokens, sequences
 };
 
-/// Memory that forward or backward uses for a moment.
+/// Scratch memory of forward and backward.
 struct Scratch {
   View projected;         // io [T, H]     sub-layer output before its bias
-  View d_hidden;          // io [T, H]     gradient that runs down the residual stream
+  View d_hidden;          // io [T, H]     gradient along the residual stream
   View d_branch;          // io [T, H]     gradient of a sub-layer's output
   View d_context;         // io [T, H]
   View d_qkv;             // io [T, 3, A, D]
@@ -76,8 +76,8 @@ struct Scratch {
   View d_needed_context;  // io [K, H]
   View d_transform;       // io [M, H]
   View d_pooled;          // io [B, H]
-  // With fp8: inputs and gradients of GEMMs by rows, those between the feed-forward block's two
-  // GEMMs apart, and a gradient transposed.
+  // With fp8: inputs and gradients of GEMMs by rows (separately for those between the feed-forward
+  // block's two GEMMs), and a transposed gradient.
   View fp8_rows;                 // u8 [T, 3H]
   View fp8_inner_rows;           // u8 [T, F]
   View fp8_gradient_transposed;  // u8 [T, max(F, 3H)]
@@ -96,14 +96,14 @@ struct NamedView {
   View values;
 };
 
-/// What a forward pass in training has left of a micro-batch of `live` rows, in the order in which
-/// it was computed: all that GEMMs and LayerNorms read or write, without statistics and masks; at
-/// the end the gradients of the logits, which take their place.
+/// The activations of a micro-batch of `live` rows after a training forward pass, in the order of
+/// their computation: all tensors that GEMMs and LayerNorms read or write, without statistics and
+/// masks; at the end the gradients of the logits, which replace the logits.
 std::vector<NamedView> named_activations(const Activations& activations, const BatchRows& live);
 
-/// Room for the rows of `capacity`, and views of the first of them, as many as `rows` states.
-/// Taking again from the start of the same memory views the same buffers with other rows. `fp8`:
-/// includes the buffers that fp8 GEMMs need.
+/// Allocates buffers for the rows of `capacity` and returns views of their first `rows`. Allocating
+/// again from the start of the same memory returns views of the same buffers with other rows.
+/// `fp8`: includes the buffers that fp8 GEMMs need.
 Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
                              const BatchRows& rows, DType io, bool fp8);
 

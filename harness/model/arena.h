@@ -8,11 +8,11 @@
 
 namespace bertha {
 
-/// Gives out views of a buffer one after the other. The same code runs twice: once without memory,
-/// to learn the size, and once with it; so the planner's figure and the allocation cannot differ.
+/// Allocates views one after another in a buffer. The same code runs twice: once without memory, to
+/// determine the size, and once with it, so that the planner's figure equals the allocation.
 class Arena {
  public:
-  /// Measures only: views carry shapes and no data.
+  /// Measures only: views have shapes but no data.
   Arena() = default;
   explicit Arena(const Buffer& buffer)
       : base_(static_cast<char*>(buffer.data())), bytes_(buffer.bytes()) {}

@@ -20,7 +20,7 @@ namespace {
 
 enum class Mode : uint8_t { kTrain, kEval };
 
-/// Dropout places get consecutive site numbers: 0 after the embedding, then three per layer.
+/// Dropout sites have consecutive numbers: 0 after the embedding, then three per layer.
 enum class LayerSite : uint32_t { kProbabilities = 1, kProjection = 2, kFeedForward = 3 };
 
 uint32_t site_of(int64_t layer, LayerSite place) {
@@ -31,7 +31,7 @@ BatchRows padded_on(const Device& device, const BatchRows& rows) {
   return padded(rows, [&device](int64_t count) { return device.padded_rows(count); });
 }
 
-/// What the model stores in device memory in addition to its activations, after them.
+/// The model's tensors in device memory after its activations.
 struct DeviceState {
   std::optional<BatchUploader> uploader;
   View random;  // u64 [2]  {seed, micro-step}
@@ -232,7 +232,8 @@ struct Bert::State {
       return layer_backward(ops, layer_call(Mode::kTrain, layer));
     }
     if (accumulate == Accumulate::kNo) {
-      // The word table has the decoder's gradient by now; what embeddings alone add to is small.
+      // The word table already has the decoder's gradient; the tables of the embeddings alone are
+      // small.
       const EmbeddingParams& g = gradients.embedding;
       for (const View& gradient : {g.position_table, g.segment_table, g.ln_gamma, g.ln_beta}) {
         ops.run(Fill{.values = gradient});
@@ -250,21 +251,21 @@ struct Bert::State {
   DeviceState on_device;
   BertParams weights;
   BertParams gradients;
-  // The first micro-batch of a step writes its gradients, which saves zeroing and reading them.
+  // The first micro-batch of a step overwrites the gradients, which saves zeroing and reading them.
   // Only the first step zeroes the buffer, for the gaps between tensors.
   Accumulate accumulate = Accumulate::kNo;
-  View fresh_gradients;  // no data after the first step has begun
+  View fresh_gradients;  // no data after the start of the first step
   WeightsNeeded weights_needed;
   RecordedPasses passes;
-  std::vector<Piece> pieces;  // parts of table.part_begins in a row: embeddings, layers, heads
+  std::vector<Piece> pieces;  // consecutive parts of table.part_begins: embeddings, layers, heads
   uint64_t seed = 0;
   bool has_scales = false;         // with fp8
-  bool has_weight_copies = false;  // of the weights as they are now
+  bool has_weight_copies = false;  // of the present weights
 
   LastLayer last_layer = LastLayer::kNeededRows;
 
-  // The micro-batch in work, and its rows of the buffers.
-  BatchRows live;                    // without those that pad it
+  // The current micro-batch and its rows of the buffers.
+  BatchRows live;                    // without padding
   bool ends_on_needed_rows = false;  // the last layer computes only the needed rows
   DeviceBatch batch;
   Activations activations;
@@ -303,7 +304,7 @@ void Bert::set_random(uint64_t seed, uint64_t micro_step) {
 }
 
 void Bert::set_last_layer(LastLayer last_layer) {
-  if (last_layer == state_->last_layer) return;  // graphs of a warm-up stay
+  if (last_layer == state_->last_layer) return;  // keep the graphs of a warm-up
   state_->last_layer = last_layer;
   state_->passes.clear();
 }
@@ -416,7 +417,7 @@ void Bert::set_scale_exponents(const std::vector<int>& exponents) {
   const View scales = s.on_device.fp8.scales.scale;
   const auto count = static_cast<size_t>(scales.elements());
   if (!exponents.empty() && exponents.size() != count) {
-    fail(ExitCode::kData, "the checkpoint holds ", exponents.size(), " scales of fp8, want ", count,
+    fail(ExitCode::kData, "the checkpoint contains ", exponents.size(), " fp8 scales, want ", count,
          " for this model.");
   }
   const auto upload = [&](const View& to, int sign) {
@@ -425,7 +426,7 @@ void Bert::set_scale_exponents(const std::vector<int>& exponents) {
     for (const int exponent : exponents) {
       values.insert(values.end(), copies, std::ldexp(1.0f, sign * exponent));
     }
-    values.resize(count * copies, 1.0f);  // until the first step finds better ones
+    values.resize(count * copies, 1.0f);  // until the first step finds scales
     s.parts.device->copy(*s.parts.stream, to.data, values.data(), to.bytes());
     s.parts.stream->wait_on_host();
   };

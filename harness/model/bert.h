@@ -14,16 +14,16 @@
 
 namespace bertha {
 
-/// How the loss mean of a micro-batch is formed; numbers of the host.
+/// How the loss mean of a micro-batch is formed.
 struct LossMean {
   // Denominators for this micro-batch: the step's global counts, or this micro-batch's own.
   int64_t masked = 1;
   int64_t seqs = 1;
   double numerator = 1.0;   // 1, or 1 / (ranks * micro-batches) for the mean of local means
-  double nsp_weight = 1.0;  // of the next-sentence loss in the sum of both
+  double nsp_weight = 1.0;  // weight of the next-sentence loss in the sum of both
 };
 
-/// Sums over micro-batches since reset_stats(), in device memory: one block, read by one copy.
+/// Sums over micro-batches since reset_stats(), in one block of device memory, read by one copy.
 struct LossStats {
   double mlm_loss_sum = 0;  // natural log, over masked tokens
   double nsp_loss_sum = 0;  // over sequences
@@ -31,13 +31,13 @@ struct LossStats {
   int64_t mlm_count = 0;
   int64_t nsp_correct = 0;
   int64_t nsp_count = 0;
-  int64_t fp8_saturated = 0;  // elements of matrices of fp8 GEMMs, in training
+  int64_t fp8_saturated = 0;  // saturated elements of fp8 GEMM matrices in training
 };
 
 /// Called before work is enqueued that reads weights [0, end_element) of the flat buffer.
 using WeightsNeeded = std::function<void(int64_t end_element)>;
-/// Called when all work has been enqueued that adds to gradients from `from_element` to the end of
-/// the flat buffer.
+/// Called after all work that adds to gradients from `from_element` to the end of the flat buffer
+/// has been enqueued.
 using GradientsFinal = std::function<void(int64_t from_element)>;
 
 /// BERT for pre-training on un-padded batches: post-LN encoder, pooler, masked-token decoder tied
@@ -54,18 +54,18 @@ class Bert {
 
   /// weights, gradients: io [table.elements or more], flat, in device memory. Every forward calls
   /// `weights_needed` part by part, in the order of the flat buffer. The gradients are
-  /// not touched before the first begin_step. With graphs, parts in which no bucket begins are one
-  /// with the part before; bucket_begins: of what ranks sum and gather, elements of the flat
-  /// buffer.
+  /// not touched before the first begin_step. With graphs, parts in which no bucket begins are
+  /// merged with the previous part. bucket_begins: first elements of the buckets that ranks sum and
+  /// gather.
   void bind(const View& weights, const View& gradients, WeightsNeeded weights_needed = {},
             const std::vector<int64_t>& bucket_begins = {});
 
-  /// Sets the dropout stream of the next micro-batches: seed of the rank, counter of the step.
+  /// Sets the dropout stream of the next micro-batches: the rank's seed, the step's counter.
   void set_random(uint64_t seed, uint64_t micro_step);
   /// Sets which rows the last layer computes, from the next upload on.
   void set_last_layer(LastLayer last_layer);
-  /// Begins a new sum of gradients, which the next backward writes and those after it add to. A
-  /// step without a backward leaves the old gradients.
+  /// Begins a new sum of gradients: the next backward overwrites it, later ones add to it. A step
+  /// without a backward keeps the old gradients.
   void begin_step();
   /// Zeroes the loss statistics, to which every forward adds.
   void reset_stats();
@@ -91,23 +91,23 @@ class Bert {
 
   /// Device view of LossStats, u8 [sizeof(LossStats)].
   View stats() const;
-  /// Pieces of passes that are launched as graphs by now.
+  /// Number of pieces of passes that are launched as graphs so far.
   size_t recorded_graphs() const;
 
   // Scales of fp8 GEMMs, see Fp8State. Without fp8 there are none, and nothing happens.
 
-  /// Whether GEMMs multiply io until update_scales(), for want of scales.
+  /// Whether GEMMs multiply io until update_scales() because there are no scales.
   bool needs_scales() const;
-  /// The maxima of the step, i32 [X], to be the largest of all ranks before update_scales().
+  /// The maxima of the step, i32 [X]; reduce them over all ranks before update_scales().
   View fp8_maxima() const;
-  /// Scales for the next step. `sum_of_squares`: f64 [1] of the step's gradient, becomes NaN where
-  /// a maximum is not finite; without data: not wanted.
+  /// Computes the scales of the next step. `sum_of_squares`: f64 [1] of the step's gradient,
+  /// optional; becomes NaN if a maximum is not finite.
   void update_scales(const View& sum_of_squares);
-  /// e of each scale 2^e; empty while there are none. Blocks: the host.
+  /// Exponent e of each scale 2^e; empty while there are none. Blocks: the host.
   std::vector<int> scale_exponents() const;
-  /// Goes on with the scales of a checkpoint, or without any. Error(kData) where it holds others.
+  /// Sets the scales of a checkpoint, or none. Error(kData) if their number is wrong.
   void set_scale_exponents(const std::vector<int>& exponents);
-  /// Their fp8 copies are made anew by the next forward.
+  /// Call after a change of weights: the next forward recomputes their fp8 copies.
   void weights_changed();
 
  private:
@@ -115,10 +115,10 @@ class Bert {
   std::unique_ptr<State> state_;
 };
 
-/// The activation that model.gelu names.
+/// The activation for model.gelu.
 Activation gelu_of(const ModelConfig& config);
 
-/// Bytes of device memory that a model of this capacity allocates, for `bertha plan`.
+/// Device memory in bytes that a model of this capacity allocates, for `bertha plan`.
 int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,
                              bool fp8 = false);
 

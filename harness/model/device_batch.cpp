@@ -8,7 +8,7 @@
 namespace bertha {
 namespace {
 
-/// The buffers of a batch as parts of one block, and their elements in all.
+/// The buffers of a batch as parts of one block, and the total number of elements.
 int64_t cut(const View& block, const BatchRows& capacity, DeviceBatch& buffers) {
   int64_t begin = 0;
   const auto take = [&](int64_t count) {

@@ -12,8 +12,8 @@
 
 namespace bertha {
 
-/// The micro-batch in device memory. Token arrays have the device's padded rows; those beyond the
-/// live tokens hold ids of earlier batches, whose results no loss and no gradient sees.
+/// The micro-batch in device memory. Token arrays have the device's padded rows; rows beyond the
+/// live tokens contain ids of earlier batches, which affect no loss and no gradient.
 struct DeviceBatch {
   View word_ids;       // i32 [T]
   View segment_ids;    // i32 [T]
@@ -27,15 +27,15 @@ struct DeviceBatch {
   View live_tokens;  // i32 [1]      rows beyond are padding
 };
 
-/// Copies batches to the device on a stream of its own: a micro-batch arrives in one set of buffers
-/// while the one before it is computed from another, at addresses that graphs can record.
+/// Copies batches to the device on a separate stream: a micro-batch arrives in one set of buffers
+/// while the previous one is computed from another, whose addresses graphs can record.
 class BatchUploader {
  public:
   BatchUploader(Arena& arena, const BatchRows& capacity);
 
   /// Enqueues one copy per field and keeps the host memory until the copies are done. Work enqueued
-  /// on parts.stream afterwards sees the batch, until the next upload. The same sizes have the same
-  /// views. `rows`: of the batch, padded. Error(kInternal) when they exceed the capacity.
+  /// on parts.stream afterwards reads the batch, until the next upload. Equal sizes give equal
+  /// views. `rows`: padded rows of the batch. Error(kInternal) if they exceed the capacity.
   DeviceBatch upload(const HostBatch& batch, const BatchRows& rows, const ModelParts& parts);
 
  private:
@@ -46,10 +46,10 @@ class BatchUploader {
 
   View arriving_;  // i32 [elements of all buffers], laid out as in_use_
   View in_use_;
-  DeviceBatch buffers_;  // inside of in_use_, as long as the capacity
+  DeviceBatch buffers_;  // views of in_use_ with the capacity's rows
   std::vector<SequenceGroup> groups_;
   std::unique_ptr<Stream> copies_;
-  std::unique_ptr<Event> moved_;  // out of arriving_; null before the first
+  std::unique_ptr<Event> moved_;  // copy out of arriving_ done; null before the first
   std::deque<InFlight> in_flight_;
 };
 

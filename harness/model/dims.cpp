@@ -9,7 +9,7 @@ namespace bertha {
 
 namespace {
 
-/// All attention kernels take masks whose width is a multiple of 128, and of all positions.
+/// A mask width that all attention kernels support: a multiple of 128, or all positions.
 int64_t mask_width(int64_t positions, int64_t seq_tokens) {
   const int64_t of_positions = round_up(positions, 32);
   return seq_tokens == 0 ? of_positions : std::min(of_positions, round_up(seq_tokens, 128));

@@ -8,10 +8,10 @@ constexpr size_t index(EncoderGemm gemm) { return static_cast<size_t>(gemm); }
 
 Fp8Scales at(const Fp8Scales& scales, size_t i) { return scales.rows(static_cast<int64_t>(i), 1); }
 
-/// GEMMs take one of the equal numbers of a row.
+/// One scale of each row, whose numbers are equal, for the GEMMs.
 View one_of(const View& inverse_scale) { return {inverse_scale.data, DType::kF32, {1}}; }
 
-/// The first bytes of scratch memory as an fp8 matrix.
+/// A view of the first bytes of scratch memory as an fp8 matrix.
 View matrix_in(const View& bytes, DType format, int64_t rows, int64_t columns) {
   return {bytes.data, format, {rows, columns}};
 }

@@ -13,13 +13,13 @@ enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut };
 inline constexpr size_t kEncoderGemms = 4;
 
 /// The GEMMs that train.precision fp8 runs in fp8: y = x w^T, dx = dy w and dw = dy^T x of each.
-/// Everything else stays in io. Once there are scales, a step stores neither the result of the GELU
-/// nor its gradient in io, and of the pre-activation only the derivative of the GELU.
+/// All other operations use io. Once there are scales, a step stores neither the result of the GELU
+/// nor its gradient in io, and instead of the pre-activation only the derivative of the GELU.
 inline constexpr const char* kFp8Gemms =
     "qkv forward+dgrad+wgrad, projection forward+dgrad+wgrad, ff_in forward+dgrad+wgrad, "
     "ff_out forward+dgrad+wgrad";
 
-/// What the GEMMs of a layer do in a forward or backward pass.
+/// Precision of a layer's GEMMs in a forward or backward pass.
 enum class GemmMode : uint8_t {
   kIo,       // multiply io
   kRecord,   // multiply io, and record the amax of every matrix that fp8 would round
@@ -27,7 +27,7 @@ enum class GemmMode : uint8_t {
   kFp8Eval,  // multiply fp8 and record nothing
 };
 
-/// Scales of matrices, one each: X of them.
+/// Scales of X matrices.
 struct Fp8Scales {
   View scale;          // f32 [X]
   View inverse_scale;  // f32 [X, 4]
@@ -46,8 +46,8 @@ struct Fp8Weight {
   View transposed;  // e4m3 [K, N]
 };
 
-/// What the fp8 GEMMs of one layer read and write in addition to the operands in io. Arrays are
-/// indexed by EncoderGemm; K and N are inputs and outputs of each GEMM.
+/// Operands and results of a layer's fp8 GEMMs in addition to the tensors in io. Arrays are indexed
+/// by EncoderGemm; K and N are the inputs and outputs of each GEMM.
 struct Fp8Layer {
   std::array<Fp8Weight, kEncoderGemms> weights;
   std::array<View, kEncoderGemms> inputs_transposed;  // e4m3 [K, T], kept for weight gradients
@@ -55,40 +55,42 @@ struct Fp8Layer {
   Fp8Scales input_scales;                             // [4]
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
-  // Scratch of the layers. The feed-forward block's inner matrix is written while another is read.
+  // Scratch shared by the layers. The feed-forward block's inner matrix is written while another is
+  // read.
   View rows;                 // u8  [T, 3H]  inputs and gradients of GEMMs not in inner_rows
   View inner_rows;           // u8  [T, F]   input of kFfOut, and gradient of the output of kFfIn
   View gradient_transposed;  // u8  [T, max(N)]
   View unused_amax;          // f32 [1]  written in evaluations, never read
-  View unused_count;         // i64 [1]  likewise, and for weights
+  View unused_count;         // i64 [1]  the same, also for weights
   View saturated;            // i64 [1]  inputs and gradients beyond the largest number
   View live_tokens;          // i32 [1]  rows that are not padding
 };
 
-/// The GEMMs of one layer in one pass: layer.cpp says what is multiplied, this class in which
-/// precision. Inputs and weights are e4m3, gradients e5m2.
+/// The GEMMs of one layer in one pass: layer.cpp determines the operands, this class the precision.
+/// Inputs and weights are e4m3, gradients e5m2.
 class EncoderGemms {
  public:
   /// `fp8` is read in modes other than kIo.
   EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
 
   void forward(EncoderGemm gemm, const LinearFwd& args) const;
-  /// Where the operation that makes the gradient of a GEMM's output may round it. Without data: it
-  /// is read in io.
+  /// Where the operation that computes the gradient of a GEMM's output may store it rounded;
+  /// without data if the gradient is read in io.
   Fp8Result gradient_result(EncoderGemm gemm) const;
-  /// Both gradients of one GEMM: they have dy in common. `rounded`: dy, where it is there in fp8.
+  /// Both gradients of one GEMM, which share dy. `rounded`: dy in fp8, if it exists.
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU, then kFfOut. In fp8 the first also rounds the input of the second.
   void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
-  /// The same of the gradient of the GELU. `out` comes first; `rounded`: its dy, as above.
+  /// The gradients of both, with the gradient of the GELU. `out` comes first; `rounded`: its dy, as
+  /// above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
                              const LinearBwdWeight& in_weight, const LinearBwdData& in_data,
                              const Fp8Result& rounded) const;
 
  private:
-  /// The operations of one GEMM forward, and backward, in their order.
+  /// The operations of one GEMM in forward and in backward, in order.
   struct Forward {
     std::optional<Quantize> x;
     LinearFwd y;
@@ -104,7 +106,7 @@ class EncoderGemms {
   void run(const std::optional<Quantize>& quantize) const;
   View rows_of_gradient(EncoderGemm gemm) const;
   void record_weight(EncoderGemm gemm, const View& weight) const;
-  /// Takes the maximum of `from`, and has no outputs yet.
+  /// Records the maximum of `from`; the caller adds outputs.
   Quantize record(Quantize from, const Fp8Scales& scales) const;
 
   Ops& ops_;
@@ -112,7 +114,7 @@ class EncoderGemms {
   const Fp8Layer* fp8_;
 };
 
-/// Copies a layer's weights to fp8 and records their maxima, whose scales the next copies have.
+/// Copies a layer's weights to fp8 and records their maxima, for the scales of the next copies.
 void quantize_weights(Ops& ops, const Fp8Layer& fp8,
                       const std::array<View, kEncoderGemms>& weights);
 

@@ -5,7 +5,7 @@ namespace bertha {
 double model_flops_per_step(const Dims& dims, const StepWork& work) {
   const auto hidden = static_cast<double>(dims.H);
   const double square = hidden * hidden;
-  // Query, key, value and output GEMMs; then the two of the feed-forward part.
+  // The query, key, value and output GEMMs, then the two feed-forward GEMMs.
   const double per_token = 8 * square + 4 * hidden * static_cast<double>(dims.F);
   const double encoder =
       static_cast<double>(dims.L) * (static_cast<double>(work.num_tokens) * per_token +

@@ -40,19 +40,19 @@ struct HeadCall {
   View hidden;  // io [K, H]  output of the encoder at masked tokens [M], then at first tokens [B]
   float layer_norm_epsilon = 1e-12f;
   Activation gelu = Activation::kGeluTanh;
-  int64_t classes = 0;                       // columns of the logits that take part in the softmax
-  Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
+  int64_t classes = 0;                       // columns of the logits in the softmax
+  Accumulate accumulate = Accumulate::kYes;  // for gradients of weights
 };
 
 /// Logits of both heads.
 void heads_forward(Ops& ops, const HeadCall& call);
 
-/// Losses and accuracy counts; with write_gradient the logits become their gradients, times the
-/// scales in saved.mlm_scale and saved.nsp_scale.
+/// Losses and accuracy counts; with write_gradient the logits are replaced by their gradients,
+/// times the scales in saved.mlm_scale and saved.nsp_scale.
 void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write_gradient);
 
-/// scratch.d_needed becomes the gradient of hidden. Gradients of weights are written, or added to
-/// with call.accumulate.
+/// Writes the gradient of hidden to scratch.d_needed. Gradients of weights are written, or with
+/// call.accumulate added.
 void heads_backward(Ops& ops, const HeadCall& call);
 
 }  // namespace bertha

@@ -24,8 +24,7 @@ View as_heads(const View& rows, const View& qkv) {
   return rows.reshaped({qkv.extent(0), qkv.extent(2), qkv.extent(3)});
 }
 
-/// Operands of the operations after the attention, which work row by row: all rows, or only the
-/// needed ones.
+/// Operands of the row-wise operations after the attention: all rows, or only the needed ones.
 struct RowPart {
   explicit RowPart(const LayerCall& call)
       : is_needed_only(call.needed_rows.has_data()),
@@ -37,7 +36,7 @@ struct RowPart {
         d_branch(call.scratch->d_branch.rows(0, x.extent(0))),
         d_ff(call.scratch->d_ff.rows(0, x.extent(0))),
         fp8(call.fp8) {
-    if (is_needed_only) fp8.live_tokens = View();  // padding is rows of zeros
+    if (is_needed_only) fp8.live_tokens = View();  // padding rows are zero
   }
 
   bool is_needed_only;
@@ -125,8 +124,8 @@ void layer_forward(Ops& ops, const LayerCall& call) {
 
 namespace {
 
-// Around a block the gradient takes two ways: ResidualLnBwd writes the one past the block to
-// d_out and the one into it to d_branch; the block's last data gradient is added to d_out.
+// The gradient flows around a block and into it: ResidualLnBwd writes the former to d_out and the
+// latter to d_branch; the block's last data gradient is added to d_out.
 
 void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows,
                            const LayerCall& call) {

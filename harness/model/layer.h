@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// Weights of one encoder layer, or their gradients: the same names.
+/// Weights of one encoder layer, or their gradients, with the same names.
 struct LayerParams {
   View qkv_weight;          // io [3H, H]
   View qkv_bias;            // io [3H]
@@ -23,7 +23,7 @@ struct LayerParams {
   View ff_ln_beta;          // io [H]
 };
 
-/// Dropout of one layer's three places, and the constants of its operations.
+/// Dropout at the three sites of a layer, and the constants of its operations.
 struct LayerSettings {
   Dropout attention_dropout;  // on probabilities
   Dropout projection_dropout;
@@ -33,7 +33,7 @@ struct LayerSettings {
   int64_t max_seq_tokens = 512;
 };
 
-/// Everything one layer works on in one call; views are cut to the rows in use.
+/// Operands of one layer in one call; views have only the rows in use.
 struct LayerCall {
   const LayerParams* weights = nullptr;
   const LayerParams* gradients = nullptr;  // backward only
@@ -43,17 +43,17 @@ struct LayerCall {
   View x;            // io [T, H]  input of the layer
   View needed_rows;  // i32 [K]  the only rows after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
-  Fp8Layer fp8;  // of modes other than kIo
+  Fp8Layer fp8;  // for modes other than kIo
   LayerSettings settings;
-  Accumulate accumulate = Accumulate::kYes;  // of gradients of weights
+  Accumulate accumulate = Accumulate::kYes;  // for gradients of weights
 };
 
-/// saved.y = the layer's output for x, or for needed_rows of it.
+/// saved.y = the layer's output for x, or for needed_rows only.
 void layer_forward(Ops& ops, const LayerCall& call);
 
-/// On entry scratch.d_hidden holds the gradient of saved.y, or with needed_rows scratch.d_needed;
-/// on return d_hidden holds the gradient of x. Gradients of weights are written, or added to with
-/// call.accumulate.
+/// On entry scratch.d_hidden, or with needed_rows scratch.d_needed, contains the gradient of
+/// saved.y; on return d_hidden contains the gradient of x. Gradients of weights are written, or
+/// with call.accumulate added.
 void layer_backward(Ops& ops, const LayerCall& call);
 
 }  // namespace bertha

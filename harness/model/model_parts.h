@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-/// What the model computes with.
+/// The device objects that the model uses.
 struct ModelParts {
   Device* device = nullptr;
   Stream* stream = nullptr;  // the one that ops is bound to

@@ -33,7 +33,7 @@ bool decays(ParamClass param_class, DecayRule rule) {
   return false;
 }
 
-/// Parameters of the published code in the weight, and as many in the bias, of one QKV GEMM.
+/// Number of parameters of the published code in the weight, and in the bias, of one QKV GEMM.
 int64_t qkv_parameters(DecayRule rule) {
   return rule == DecayRule::kReference || rule == DecayRule::kNvidiaFmha ? 3 : 1;
 }
@@ -69,10 +69,10 @@ class TableBuilder {
     add(name + ".beta", {width}, ParamClass::kLnBias, layer);
   }
 
-  /// What is added from here on is the next part.
+  /// Tensors added from here on belong to the next part.
   void begin_part() { table_.part_begins.push_back(table_.elements); }
 
-  /// Whether parameters that are added from here on have a gradient.
+  /// Sets whether parameters added from here on have a gradient.
   void set_gradient(bool has_gradient) { has_gradient_ = has_gradient; }
 
   ParamTable take() { return std::move(table_); }

@@ -10,11 +10,11 @@
 
 namespace bertha {
 
-/// What a tensor is; the decay rules decide by it, never by name.
+/// The kind of a tensor, by which the decay rules decide, never by name.
 enum class ParamClass : uint8_t {
   kMatrix,            // dense weights
   kEmbedding,         // word, position, segment tables
-  kBias,              // all biases but the next
+  kBias,              // all biases except kQkvBias
   kQkvBias,           // bias of the fused query-key-value GEMM
   kEmbeddingLnGamma,  // LayerNorm after the embedding
   kAttentionLnGamma,  // LayerNorm after attention
@@ -30,8 +30,8 @@ struct ParamInfo {
   ParamClass param_class = ParamClass::kMatrix;
   int64_t layer = -1;  // -1 outside the encoder
   bool decay = true;
-  bool has_gradient = true;  // otherwise no loss depends on it, and the optimizer leaves it alone
-  int64_t norm_parts = 1;    // equal parts of the first axis with LAMB norms of their own
+  bool has_gradient = true;  // false: no loss depends on it, and the optimizer does not change it
+  int64_t norm_parts = 1;    // equal parts of the first axis with separate LAMB norms
   int64_t offset = 0;        // elements from the start of the flat buffer, multiple of 64
   int64_t elements = 0;
 };
@@ -39,9 +39,9 @@ struct ParamInfo {
 /// All tensors, in the order of the forward pass, with offsets in one flat buffer.
 struct ParamTable {
   std::vector<ParamInfo> params;
-  int64_t elements = 0;  // flat buffer without rank padding; gaps between tensors stay zero
+  int64_t elements = 0;  // flat buffer without rank padding; gaps between tensors are always zero
   /// First element of the embeddings, of each layer and of the heads: backward finishes gradients
-  /// from the last of these parts to the first, which holds the word table. [layers + 2]
+  /// from the last of these parts to the first, which contains the word table. [layers + 2]
   std::vector<int64_t> part_begins;
 
   const ParamInfo& find(const std::string& name) const;
@@ -49,7 +49,8 @@ struct ParamTable {
   View view(const ParamInfo& param, void* flat, DType dtype) const;
 };
 
-/// nsp_weight: of the next-sentence loss; at 0 pooler and next-sentence head have no gradient.
+/// nsp_weight: weight of the next-sentence loss; with 0, pooler and next-sentence head have no
+/// gradient.
 ParamTable make_param_table(const Dims& dims, DecayRule rule, double nsp_weight = 1);
 
 /// Fills a flat f32 host buffer with the initial weights: normal(0, stddev) for matrices and

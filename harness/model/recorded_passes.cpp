@@ -5,8 +5,8 @@
 namespace bertha {
 namespace {
 
-// A run has some dozen sizes of batches, each with a graph per pass and piece. Sizes that occur
-// often come first; where there are more, the rest is enqueued operation by operation.
+// A run has a few dozen batch sizes, each with a graph per pass and piece. Frequent sizes are
+// recorded first; beyond the limit, passes are enqueued operation by operation.
 constexpr size_t kMostGraphs = 512;
 
 }  // namespace
@@ -19,7 +19,7 @@ void RecordedPasses::run(const PassKey& key, const std::function<void()>& enqueu
     graph = device_.record(stream_, enqueue);
     if (graph != nullptr) ++graphs_;
   }
-  if (graph == nullptr) return enqueue();  // new, one too many, or a device without graphs
+  if (graph == nullptr) return enqueue();  // new, beyond the limit, or a device without graphs
   device_.launch(stream_, *graph);
 }
 

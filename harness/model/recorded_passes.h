@@ -14,25 +14,25 @@
 
 namespace bertha {
 
-/// All that decides what a piece of a pass enqueues, but for the contents of device memory.
+/// All that determines what a piece of a pass enqueues, except the contents of device memory.
 struct PassKey {
   enum class Pass : uint8_t { kForwardTrain, kBackward, kForwardEval };
   Pass pass = Pass::kForwardTrain;
-  size_t piece = 0;  // of the model
+  size_t piece = 0;  // index of the model's piece
   int64_t tokens = 0;
   int64_t seqs = 0;
   int64_t masked = 0;
   bool has_rows_by_word = false;
   GemmMode gemm_mode = GemmMode::kIo;
-  bool makes_weight_copies = false;         // of fp8
-  Accumulate accumulate = Accumulate::kNo;  // of backward
+  bool makes_weight_copies = false;         // in fp8
+  Accumulate accumulate = Accumulate::kNo;  // in backward
 
   auto operator<=>(const PassKey&) const = default;
 };
 
-/// Passes of the model as graphs of the device. A piece of a pass is enqueued operation by
-/// operation when its key first occurs, recorded when it occurs again, and launched as a graph from
-/// then on: one call of the host instead of hundreds, and shorter gaps between kernels.
+/// Passes of the model as device graphs. A piece of a pass is enqueued operation by operation when
+/// its key first occurs, recorded when it occurs again, and launched as a graph from then on: one
+/// host call instead of hundreds, and shorter gaps between kernels.
 class RecordedPasses {
  public:
   /// Without `records` everything is enqueued operation by operation.
@@ -42,7 +42,7 @@ class RecordedPasses {
   bool records() const { return records_; }
   void run(const PassKey& key, const std::function<void()>& enqueue);
   size_t graphs() const { return graphs_; }  // recorded so far
-  /// After a change of addresses.
+  /// Drops all graphs, after a change of addresses.
   void clear() {
     kept_.clear();
     graphs_ = 0;
@@ -56,8 +56,8 @@ class RecordedPasses {
   size_t graphs_ = 0;
 };
 
-/// Parts of the model in a row, the embeddings being part 0, between which no collective call
-/// is made.
+/// Consecutive parts of the model, the embeddings being part 0, without a collective call in
+/// between.
 struct Piece {
   size_t first = 0;
   size_t last = 0;  // included
@@ -65,9 +65,9 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// Cuts the model before each part in which a bucket begins: forward waits there for weights, and
-/// backward has finished gradients. part_begins, bucket_begins: elements of the flat buffer,
-/// ascending, the first of the parts 0.
+/// Divides the model before each part in which a bucket begins: forward waits there for weights,
+/// and backward has finished gradients. part_begins, bucket_begins: elements of the flat buffer,
+/// ascending; the first part begins at 0.
 std::vector<Piece> cut_pieces(const std::vector<int64_t>& part_begins,
                               const std::vector<int64_t>& bucket_begins);
 

@@ -10,7 +10,8 @@
 namespace bertha {
 namespace {
 
-/// `later` runs only after what `earlier` holds now; each is a Stream or Collectives.
+/// Makes future work of `later` wait for the present work of `earlier`; each is a Stream or
+/// Collectives.
 template <class Earlier, class Later>
 void order(Earlier& earlier, Later& later, Event& event) {
   earlier.record(event);
@@ -90,9 +91,9 @@ void Optimizer::clear_moments_and_state() {
 }
 
 /// For a clip before the reduction: adds the squares of this rank's own gradient to
-/// sum_of_squares_, bucket by bucket as backward finishes them. Always from the last bucket to the
-/// first, so that the sum has the same bits in every run. Collectives with scaled sums also get the
-/// bucket now, unclipped, and apply the factor when they add up.
+/// sum_of_squares_, bucket by bucket as backward finishes them, always from the last bucket to the
+/// first, so that the sum has the same bits in every run. Collectives with scaled sums also receive
+/// the bucket now, unclipped, and apply the factor when they sum.
 void Optimizer::add_squares(int64_t from_element) {
   while (unsquared_buckets_ > 0 && plan_.buckets[unsquared_buckets_ - 1].begin >= from_element) {
     const bool is_first = unsquared_buckets_ == plan_.buckets.size();
@@ -107,9 +108,9 @@ void Optimizer::add_squares(int64_t from_element) {
   }
 }
 
-// The model forms the mean over all ranks, so a rank holds its part g_r / W of it, and the
-// reduction is a plain sum. Published codes clip the mean g_r of each rank to max before they
-// average over W ranks; for the part that is a limit of max / W.
+// The model computes the mean over all ranks, so a rank has its part g_r / W of it, and the
+// reduction is a plain sum. Published codes clip the mean g_r of each rank to max before averaging
+// over W ranks, which limits the part to max / W.
 void Optimizer::find_clip_factor() {
   parts_.ops->run(
       ClipFactor{.gradient_sum_of_squares = sum_of_squares_,
@@ -128,7 +129,7 @@ void Optimizer::reduce_scaled_buckets() {
   scaled_sums_->reduce_scatter(sums, clip_factor_);
 }
 
-/// What this rank has found of its shard becomes the sum over all shards, in the same bits on every
+/// Replaces this rank's value for its shard by the sum over all shards, with the same bits on every
 /// rank.
 void Optimizer::sum_over_shards(const View& values) {
   if (!is_first_of_shard()) parts_.ops->run(Fill{.values = values});
@@ -143,8 +144,8 @@ void Optimizer::max_over_ranks(const View& values) {
   order(*parts_.collectives, *parts_.stream, *communicated_);
 }
 
-/// Begins the sums of the buckets from this element on that were not begun; with a clip before the
-/// reduction a bucket is clipped while the one before it is being summed.
+/// Begins the remaining sums of the buckets from this element on; with a clip before the reduction,
+/// a bucket is clipped while the previous one is being summed.
 void Optimizer::reduce_buckets(int64_t from_element) {
   while (unreduced_buckets_ > 0 && plan_.buckets[unreduced_buckets_ - 1].begin >= from_element) {
     const Bucket& bucket = plan_.buckets[--unreduced_buckets_];
@@ -157,8 +158,8 @@ void Optimizer::reduce_buckets(int64_t from_element) {
   }
 }
 
-/// The segments of the bucket's slice, counted from its start. With several shards no segment
-/// reaches beyond it.
+/// The segments of the bucket's slice, counted from its start. With several shards, all segments
+/// end within it.
 std::vector<LambSegment> Optimizer::segments_of(const Bucket& bucket) const {
   const int64_t begin = bucket.begin / shard_count();
   const int64_t end = begin + bucket.elements / shard_count();
@@ -203,7 +204,7 @@ void Optimizer::advance_moments() {
                               .rules = moments_rules_});
 }
 
-/// The rest of LAMB's update, or all of AdamW's, for this rank's slice of a bucket.
+/// The second part of LAMB's update, or all of AdamW's, for this rank's slice of a bucket.
 void Optimizer::update_slice(const Bucket& bucket, std::span<const LambSegment> segments) {
   if (is_lamb()) {
     parts_.ops->run(LambApply{.weight = slice_of(master_, bucket),

@@ -8,9 +8,9 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kLineElements = 128;  // 256 bytes of f16: slices are as aligned as allocations
+constexpr int64_t kLineElements = 128;  // 256 bytes of f16: slices have an allocation's alignment
 
-/// Full buckets from the end of each of the two parts; what is left at their starts is smaller.
+/// Full buckets from the end of each of the two parts; the first bucket of each is smaller.
 std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, int64_t elements) {
   std::vector<Bucket> buckets;
   for (int64_t end = flat_elements; end > 0; end = buckets.back().begin) {
@@ -22,8 +22,8 @@ std::vector<Bucket> cut_buckets(int64_t flat_elements, int64_t late_elements, in
   return buckets;
 }
 
-/// Slices that touch, as all slices of a single shard do, are one range: a tensor is cut only where
-/// another shard has what follows.
+/// Merges adjacent slices, such as all slices of a single shard, into one range: a tensor is
+/// divided only where another shard follows.
 std::vector<ShardRange> own_ranges(const std::vector<Bucket>& buckets, int shard, int shards) {
   std::vector<ShardRange> ranges;
   for (const Bucket& bucket : buckets) {
