@@ -14,7 +14,7 @@
 namespace bertha {
 namespace {
 
-/// What every rank sees, in rank order: "machine host node_rank bus_id bus_id ...".
+/// The GPUs that every rank sees, in rank order: "machine host node_rank bus_id bus_id ...".
 std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& visible) {
   std::ostringstream text;
   text << machine_name() << ' ' << own_host() << ' ' << world.node_rank();
@@ -30,7 +30,7 @@ std::vector<RankGpus> gather_gpus(World& world, const std::vector<std::string>& 
   return ranks;
 }
 
-/// "node3, node7": where a rank sees no GPU; "" = nowhere.
+/// Hosts on which a rank sees no GPU, "node3, node7"; "" = none.
 std::string hosts_without(World& world, bool sees_gpu) {
   std::set<std::string> hosts;
   for (const std::string& host : world.gather_texts(sees_gpu ? "" : own_host())) {
@@ -39,20 +39,20 @@ std::string hosts_without(World& world, bool sees_gpu) {
   return joined(hosts, ", ");
 }
 
-/// True when the maths goes to GPUs; the same on every rank.
+/// Whether the backend is CUDA; the same on every rank.
 bool decide_auto(World& world, bool sees_gpu) {
   const bool any_sees = world.agree_max(sees_gpu ? 1 : 0) == 1;
   const std::string without = any_sees ? hosts_without(world, sees_gpu) : "";
   if (!without.empty()) {
     fail(ExitCode::kEnvironment,
-         "train.backend is auto, and some ranks see a GPU while none answers on ", without,
+         "train.backend is auto, but some ranks see a GPU and none is available on ", without,
          "; see `nvidia-smi` there, or set train.backend to cpu.");
   }
   if (world.rank() == 0) {
     log_line(LogLevel::kInfo,
              concat("train.backend is auto: ",
                     any_sees             ? "cuda"
-                    : has_cuda_backend() ? "cpu, because no GPU answers"
+                    : has_cuda_backend() ? "cpu, because no GPU is available"
                                          : "cpu, because this program has no CUDA backend"));
   }
   return any_sees;
@@ -86,7 +86,7 @@ RankGpu choose_gpu(ComputeBackend backend, World& world) {
   if (backend == ComputeBackend::kCpu) return {};
   if (backend == ComputeBackend::kCuda && !has_cuda_backend()) {
     fail(ExitCode::kEnvironment,
-         "the backend is cuda, but this program has no CUDA backend; set train.backend "
+         "the backend is cuda, but this program was built without CUDA; set train.backend "
          "(--backend) to cpu or auto.");
   }
   const std::vector<std::string> visible = visible_gpus();

@@ -13,7 +13,8 @@
 namespace bertha {
 namespace {
 
-/// Refusals of the kernels begin with a field of CudaOptions, named as the key after "cuda.".
+/// Adds "cuda." to errors of the kernels, which begin with a field of CudaOptions, named as its
+/// key.
 template <class Work>
 auto with_key(const Work& work) {
   try {
@@ -98,14 +99,14 @@ class CudaBackend final : public Backend {
   }
 
   CudaConfig config_;
-  CudaOptions options_;  // as this GPU runs them
+  CudaOptions options_;  // resolved for this GPU
 };
 
 }  // namespace
 
 bool has_cuda_backend() { return true; }
 
-// Asked once: where the driver failed then, later calls throw the same error.
+// Queried once: if the driver failed then, later calls throw the same error.
 std::vector<std::string> visible_gpus() {
   static const std::shared_future<std::vector<std::string>> bus_ids =
       std::async(std::launch::deferred, read_bus_ids).share();

@@ -19,11 +19,11 @@ int main(int argc, char** argv) {
                  missing);
     return static_cast<int>(bertha::ExitCode::kEnvironment);
   }
-  // Bertha's own threads call OpenBLAS; when it is loaded, it starts none then.
+  // Bertha's own threads call OpenBLAS, which must not start any when it is loaded.
   setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
-  umask(umask(0) | S_IWOTH);  // whatever the caller's: no file that everybody can write
-  // Beyond a limit of file sizes a write then fails with its reason, as on a full disk, instead of
-  // ending the process.
+  umask(umask(0) | S_IWOTH);  // no world-writable files, whatever the caller's umask
+  // With SIGXFSZ ignored, a write beyond the limit of file sizes fails with its reason, as on a
+  // full disk, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   return bertha::run_bertha(std::vector<std::string>(argv + 1, argv + argc));
 }

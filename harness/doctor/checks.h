@@ -9,9 +9,9 @@
 
 namespace bertha {
 
-// Every bound that `bertha doctor` judges by, and why it stands where it does.
+// Every bound of `bertha doctor`, and its reason.
 
-/// How a figure is printed: divided by `size`, followed by `name`.
+/// Unit of a printed figure: the figure is divided by `size` and followed by `name`.
 struct FigureUnit {
   double size = 1;
   const char* name = "";
@@ -24,24 +24,24 @@ inline constexpr FigureUnit kGibiBytes{0x1p30, "GiB"};
 inline constexpr FigureUnit kMebiBytes{0x1p20, "MiB"};
 inline constexpr FigureUnit kPercent{0.01, "%"};
 
-/// A figure with a bound from below, in the order of the table's columns.
+/// A figure with a lower bound; the checks are in the order of the table's columns.
 struct FigureCheck {
   const char* name;
   double RankFacts::*value;
   FigureUnit unit;
   double least_share;  // of the median over ranks; 0 = not compared
-  double least;        // in itself; 0 = none
+  double least;        // absolute bound; 0 = none
   const char* advice;
 };
 
-/// - H200s of different machines took whole steps within 4 % of each other: a GPU below 90 % of the
-///   median has a fault of its own, and every step waits for it.
-/// - Rates of processors change with what other programs do: only about half the rate of the other
-///   ranks is a fault. The same holds for links that jobs share.
-/// - Free space: a checkpoint of BERT-large takes 4 GB and a new one is complete before an old one
-///   goes; MPI puts 4 MiB per rank and more into /dev/shm.
-/// - A context, NCCL and a rank's buffers take 1 to 4 GiB of a GPU before anything is measured;
-///   another program takes more.
+/// - Step times on H200s of different machines were within 4 % of each other: a GPU below 90 % of
+///   the median has a fault, and every step waits for it.
+/// - Rates of processors depend on other programs: only about half the rate of the other ranks is a
+///   fault. The same applies to links that jobs share.
+/// - Free space: a checkpoint of BERT-large has 4 GB, and a new one is complete before an old one
+///   is removed; MPI puts 4 MiB per rank and more into /dev/shm.
+/// - A context, NCCL and a rank's buffers use 1 to 4 GiB of a GPU before anything is measured;
+///   another program uses more.
 /// - A rank opens a few connections to each other rank and to shards.
 inline constexpr std::array kFigureChecks{
     FigureCheck{"GPU GEMM", &RankFacts::gpu_gemm_flops, kTeraFlops, 0.9, 0,
@@ -51,7 +51,7 @@ inline constexpr std::array kFigureChecks{
     FigureCheck{"host to GPU", &RankFacts::host_to_gpu_bytes, kGigaBytes, 0.7, 0,
                 "look at the PCIe link and at the NUMA node of the rank (nvidia-smi topo -m)"},
     FigureCheck{"GPU free", &RankFacts::gpu_free_share, kPercent, 0, 0.9,
-                "end what else runs on this GPU (nvidia-smi)"},
+                "end other programs on this GPU (nvidia-smi)"},
     FigureCheck{"CPU GEMM", &RankFacts::cpu_gemm_flops, kGigaFlops, 0.7, 0,
                 "look for other programs (top), frequency limits and shared cores"},
     FigureCheck{"host copy", &RankFacts::host_copy_bytes, kGigaBytes, 0.6, 0,
@@ -61,7 +61,7 @@ inline constexpr std::array kFigureChecks{
     FigureCheck{"network", &RankFacts::neighbor_bytes, kGigaBytes, 0.6, 0,
                 "look at its network adapter (ibstat, ethtool) and at UCX_NET_DEVICES"},
     FigureCheck{"/dev/shm", &RankFacts::shm_free_bytes, kMebiBytes, 0, 0x1p26,
-                "remove what ended programs left there, or enlarge it; in a container "
+                "remove files that ended programs left there, or enlarge it; in a container "
                 "--shm-size=2g"},
     FigureCheck{"open files", &RankFacts::open_files, {}, 0, 1024, "raise it with ulimit -n 4096"},
     FigureCheck{"output free", &RankFacts::output_free_bytes, kGibiBytes, 0, 0x1p33,
@@ -78,7 +78,7 @@ inline constexpr double kLeastShareOfPeak = 0.6;
 struct ThrottleReason {
   uint64_t bit;
   const char* name;
-  bool refuses;  // false: named, and left to the measured rate
+  bool refuses;  // false: only reported; the measured rate decides
 };
 inline constexpr std::array kThrottleReasons{
     ThrottleReason{0x08, "hardware slowdown", true},

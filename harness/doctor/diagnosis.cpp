@@ -42,7 +42,7 @@ std::string names_of(const Ranks& ranks) {
   return "ranks " + rank_list(numbers);
 }
 
-/// The value that most ranks have; if several are equally frequent, the lowest rank's among them.
+/// The most frequent value; among equally frequent ones, that of the lowest rank.
 template <class Value>
 Value most_common(std::span<const RankFacts> ranks, Value RankFacts::*value) {
   std::map<Value, int> counts;
@@ -63,7 +63,7 @@ struct Bound {
   std::string reason = "";
 };
 
-/// The largest of a figure's bounds.
+/// The highest bound of a figure.
 Bound bound_of(const FigureCheck& check, const RankFacts& facts, double median) {
   Bound bound{.least = check.least};
   if (check.least_share * median > bound.least) {
@@ -125,7 +125,7 @@ class Doctor {
     if (other.empty()) return;
     const std::string& found = other.front()->version;
     refuse(fmt::format(
-        "{}: another build: \"{}\", want \"{}\" as on the other ranks; install one "
+        "{}: found the build \"{}\", want \"{}\" as on the other ranks; install one "
         "build on every node",
         names_of(other), first_other_line(found, version_), first_other_line(version_, found)));
   }
@@ -146,7 +146,7 @@ class Doctor {
     const auto ranks = std::ssize(node);
     if (first.gpu.empty() || first.gpus_seen <= ranks) return;
     remark(
-        fmt::format("{} GPUs for {}, want a rank per GPU; start more ranks, or hide the others "
+        fmt::format("{} GPUs for {}, want a rank per GPU; start more ranks, or hide the other GPUs "
                     "with CUDA_VISIBLE_DEVICES",
                     first.gpus_seen, counted_text(ranks, "rank")));
   }
@@ -171,7 +171,7 @@ class Doctor {
     const std::string name = names_of({&facts});
     if (!gpu.unread.empty()) {
       remark(
-          fmt::format("{}: link, clocks and memory errors are not known: {}; in a container set "
+          fmt::format("{}: link, clocks and memory errors are unknown: {}; in a container set "
                       "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
                       name, gpu.unread));
     }
@@ -186,7 +186,7 @@ class Doctor {
     }
     if (gpu.uncorrected_errors > 0) {
       refuse(fmt::format(
-          "{}: {} (ECC), want 0; reset the GPU (nvidia-smi -r) and have it replaced when they "
+          "{}: {} (ECC), want 0; reset the GPU (nvidia-smi -r) and have it replaced if they "
           "return",
           name,
           counted_text(static_cast<int64_t>(gpu.uncorrected_errors), "uncorrected memory error")));
@@ -203,7 +203,7 @@ class Doctor {
 
   std::string version_;
   int cores_;
-  std::vector<double> medians_;  // as kFigureChecks; 0 = nothing to compare
+  std::vector<double> medians_;  // one per kFigureChecks; 0 = nothing to compare
   std::string host_;
   std::vector<Trouble> troubles_;
 };

@@ -8,14 +8,14 @@
 
 namespace bertha {
 
-/// One thing that is not as it should be.
+/// A fault that the doctor found.
 struct Trouble {
   std::string host;
-  std::string sentence;  // what was found, what was wanted, what to do
-  bool refuses = true;   // false: a job may start all the same
+  std::string sentence;  // found, wanted, what to do
+  bool refuses = true;   // false: a job may start anyway
 };
 
-/// The ranks under one kernel.
+/// The ranks of one machine.
 struct NodeVerdict {
   std::string host;
   std::vector<int> ranks;
@@ -28,9 +28,9 @@ struct Diagnosis {
   bool is_healthy() const;
 };
 
-/// Judges a job by what its ranks measured, in rank order, by the bounds of checks.h. A figure is
-/// compared with its median over the ranks that have it, when there are at least two; GEMMs also
-/// with the data sheet of a known GPU.
+/// Checks the measurements of a job's ranks, in rank order, against the bounds in checks.h. A
+/// figure is compared with its median over the ranks that have it, if there are at least two; GEMMs
+/// also with the data sheet of a known GPU.
 Diagnosis diagnose(std::span<const RankFacts> ranks);
 
 }  // namespace bertha

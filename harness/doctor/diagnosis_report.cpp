@@ -12,7 +12,7 @@
 namespace bertha {
 namespace {
 
-/// The lowest of a node; -1 = not measured.
+/// The lowest figure of a node; -1 = not measured.
 double lowest(const NodeVerdict& node, std::span<const RankFacts> ranks, double RankFacts::*value) {
   double least = -1;
   for (const int rank : node.ranks) {
@@ -27,7 +27,7 @@ int64_t gpus_of(const NodeVerdict& node, std::span<const RankFacts> ranks) {
       node.ranks, [&](int rank) { return !ranks[static_cast<size_t>(rank)].gpu.empty(); });
 }
 
-/// Leaves out columns that no rank has figures for.
+/// Omits columns for which no rank has figures.
 TextTable rows_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks) {
   TextTable rows{{"node", "ranks", "GPUs"}};
   for (const NodeVerdict& node : diagnosis.nodes) {
@@ -66,7 +66,7 @@ std::string next_text(const Diagnosis& diagnosis, size_t ranks) {
   if (diagnosis.is_healthy()) {
     return fmt::format("{} of {} healthy{}; start the job with the same launcher", nodes,
                        counted_text(std::ssize(diagnosis.nodes), "node"),
-                       ranks == 1 ? " (one rank: its rates have nothing to be compared with)" : "");
+                       ranks == 1 ? " (one rank: there are no other rates to compare with)" : "");
   }
   std::vector<NodeVerdict> sick = diagnosis.nodes;
   std::erase_if(sick, [](const NodeVerdict& node) { return node.is_healthy; });

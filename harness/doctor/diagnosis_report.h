@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// A table with a row per node, the lowest figure of its ranks in each column; a line per trouble;
-/// what to do next. The JSON has the facts of every rank.
+/// A table with a row per node, with the lowest figure of its ranks in each column; a line per
+/// trouble; what to do next. The JSON contains the facts of every rank.
 Report report_of(const Diagnosis& diagnosis, std::span<const RankFacts> ranks);
 
 }  // namespace bertha

@@ -25,13 +25,13 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Long enough for a GPU to reach the clocks that its power and temperature allow.
+// Long enough for a GPU to reach its sustained clocks.
 constexpr double kGpuGemmFlops = 1.2e12;  // one GEMM of 8192 rows, columns and products
 constexpr int64_t kGpuGemms = 700;        // about a second on an H200
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 constexpr double kCpuGemmFlops = 2.2e9;  // one of 1024: 50 ms on a core
-constexpr int64_t kCpuGemms = 48;        // what another program takes for a moment shows in few
-constexpr int64_t kCopyBytes = int64_t{128} << 20;  // more than caches hold
+constexpr int64_t kCpuGemms = 48;        // a short disturbance affects only a few of them
+constexpr int64_t kCopyBytes = int64_t{128} << 20;  // larger than the caches
 constexpr double kCopySeconds = 0.3;
 constexpr int64_t kGpuReduceElements = int64_t{64} << 20;  // f32
 constexpr int64_t kHostReduceElements = int64_t{2} << 20;  // f32
@@ -51,7 +51,7 @@ double gemm_flops(const Backend& backend, int threads, double flops, int64_t lau
 
 /// Bytes per second from one buffer to the other.
 double copy_bytes(const Backend& backend, const Buffer& from, const Buffer& to) {
-  double copied = -static_cast<double>(kCopyBytes);  // the first one warms up
+  double copied = -static_cast<double>(kCopyBytes);  // the first copy is a warm-up
   Clock::time_point begin;
   do {
     if (copied <= 0) begin = Clock::now();
@@ -76,7 +76,7 @@ double reduce_seconds(const Backend& backend, World& world, int64_t elements, in
   return seconds_since(begin) / count;
 }
 
-/// The bus bandwidth; -1 of one rank. All ranks of `world` call it.
+/// The bus bandwidth; -1 for a single rank. All ranks of `world` call it.
 double reduce_bytes(const Backend& backend, World& world, int64_t elements) {
   if (world.size() == 1) return -1;
   const double share = 2.0 * (world.size() - 1) / world.size();
@@ -84,7 +84,7 @@ double reduce_bytes(const Backend& backend, World& world, int64_t elements) {
   return share * bytes / reduce_seconds(backend, world, elements, kReductions);
 }
 
-/// Looks at a GPU again and again while it works.
+/// Polls the state of a GPU while it computes.
 class GpuWatch {
  public:
   explicit GpuWatch(const std::string& bus_id)
@@ -102,7 +102,7 @@ class GpuWatch {
 
  private:
   GpuState state_;
-  std::jthread thread_;  // last: it uses what is above
+  std::jthread thread_;  // last member: it uses the others
 };
 
 void measure_gpu(const Backend& gpu, int threads, World& world, RankFacts& facts) {
@@ -135,8 +135,8 @@ void measure_host(const Backend& host, int threads, World& world, RankFacts& fac
   }
 }
 
-/// Writes there as a checkpoint would, and removes it. Training makes a folder that is not there:
-/// then in the nearest one above.
+/// Measures writing a file as for a checkpoint, and removes it. If the folder does not exist, in
+/// which case training creates it, uses the nearest existing parent.
 void measure_output(const std::string& folder, RankFacts& facts) {
   fs::path place = fs::absolute(folder);
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();

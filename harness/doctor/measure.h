@@ -16,7 +16,7 @@ struct MeasureOptions {
 /// Measures this rank together with all others. All ranks call it with the same options.
 ///
 /// Blocks    some ten seconds.
-/// Errors    Error(kEnvironment) where no backend can be had; Error(kMemory).
+/// Errors    Error(kEnvironment) if no backend is available; Error(kMemory).
 RankFacts measure_rank(const MeasureOptions& options, World& world);
 
 }  // namespace bertha

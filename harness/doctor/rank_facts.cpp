@@ -18,7 +18,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, host, machine, version, core
                                    output_write_bytes, output_trouble)
 
 std::string to_json_text(const RankFacts& facts) {
-  // Names of hosts and folders may be no UTF-8.
+  // Names of hosts and folders need not be UTF-8.
   return nlohmann::json(facts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

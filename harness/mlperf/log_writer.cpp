@@ -9,8 +9,8 @@
 namespace bertha {
 namespace {
 
-/// The path from the repository's root: the folder of the build machine is private, and
-/// the seed checker compares places between runs.
+/// The path relative to the repository's root: the build machine's folders are private, and the
+/// seed checker compares source lines between runs.
 std::string repository_path(std::string_view file) {
   const size_t at = file.rfind("harness/mlperf/");
   return std::string(at == std::string_view::npos ? file : file.substr(at));
@@ -64,8 +64,7 @@ void MlperfLog::stop(const char* key, const Json& metadata, Place place) {
 }
 
 void MlperfLog::init_start(const Config& config) {
-  // Emptying the page caches needs root, so no process here does it: the record repeats what
-  // whoever started the run says.
+  // Emptying the page caches needs root, so the launcher does it; the record repeats its statement.
   point("cache_clear", config.mlperf.cache_cleared);
   start("init_start");
 }

@@ -13,12 +13,12 @@
 namespace bertha {
 
 /// The benchmark's own log: one ":::MLLOG {json}" line per record, complete for BERT in the closed
-/// division of rule set 5.0.0, in the order of the published logs. One method per moment of a run.
+/// division of rule set 5.0.0, in the order of the published logs. One method per stage of a run.
 ///
-/// Writes    appends whole lines to one file; each record carries the source line that wrote it,
-///           and a time that never goes back.
+/// Writes    appends whole lines to one file; each record has the source line that wrote it and a
+///           time that never decreases.
 /// Needs     calls in the order of declaration; evaluations repeat.
-/// Errors    Error(kData) when the file cannot be written.
+/// Errors    Error(kData) if the file cannot be written.
 /// Source    github.com/mlcommons/logging, mlperf_logging/mllog and
 ///           compliance_checker/training_5.0.0.
 class MlperfLog {
@@ -29,11 +29,11 @@ class MlperfLog {
 
   void init_start(const Config& config);
   void init_stop(const Config& config, const RunFacts& facts);
-  /// `first_sample` is 0, or the samples a resumed run has trained before.
+  /// `first_sample` is 0, or the number of samples that a resumed run has already trained.
   void run_start(int64_t first_sample);
   void eval_start(int64_t samples);
   void eval_stop(const EvalRecord& record);
-  /// Energy is none of the benchmark's facts: where it is known, a record of tracked_stats has it.
+  /// Energy has no key in the benchmark: if known, it is written in a tracked_stats record.
   void run_stop(const RunEnd& end, int64_t eval_samples);
 
  private:
@@ -55,11 +55,12 @@ class MlperfLog {
   Clock clock_;
 };
 
-/// result_0.txt of a run's first process; result_0.resume1.txt, ... of later ones in the same
-/// folder: a resumed run is not a legal submission, so its records never join the first file.
+/// result_0.txt for a run's first process; result_0.resume1.txt, ... for later ones in the same
+/// folder: a resumed run is not a valid submission, so its records are never added to the first
+/// file.
 std::string next_mlperf_log_path(const std::string& folder);
 
-/// The text of a JSON value with Python's spacing: {"a": 1, "b": [2, 3]}.
+/// A JSON value as text with Python's spacing: {"a": 1, "b": [2, 3]}.
 std::string spaced_json(const nlohmann::ordered_json& value);
 
 }  // namespace bertha

@@ -20,20 +20,20 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kBytesOfMoments = 12;  // f32 master weight and two f32 moments
-constexpr int64_t kBytesOfUpdate = 4;    // LAMB's f32 direction, between the norms and their use
+constexpr int64_t kBytesOfUpdate = 4;    // LAMB's f32 direction, kept until the norms are known
 
-// What a GPU holds in addition to the tensors. The second is a round estimate: the driver's context
-// and the code of the libraries.
+// GPU memory in addition to the tensors. The second is a rough estimate of the driver's context and
+// the code of the libraries.
 constexpr int64_t kGemmWorkspaceBytes = int64_t{64} << 20;
 constexpr int64_t kCudaContextBytes = int64_t{1} << 30;
-// Graphs: what NVIDIA found a kernel's node to take (NVIDIA/cccl, pull request 3768), some 30
-// kernels of a layer, forward and backward, and two dozen sizes of batches. Not measured here.
+// Graphs: NVIDIA's figure for the memory of a kernel node (NVIDIA/cccl, pull request 3768), about
+// 30 kernels per layer, forward and backward, and two dozen batch sizes. Not measured here.
 constexpr int64_t kGraphNodeBytes = 10'000;
 constexpr int64_t kKernelsOfLayer = 30;
 constexpr int64_t kSizesOfBatches = 24;
-// Queries, keys, values, the result and the gradients of all four, where attention copies heads.
+// Queries, keys, values, the result and the gradients of all four, if attention copies heads.
 constexpr int64_t kTensorsOfHeads = 8;
-// One of two H200s held 25.3 GiB, 0.4 more than the rest of this plan; one alone 0.4 GiB less
+// One of two H200s used 25.3 GiB, 0.4 more than the rest of this plan; a single one 0.4 GiB less
 // (kernels/measured/step.md).
 constexpr int64_t kNcclBytes = int64_t{820} << 20;
 // Inside the node, between nodes, and over all ranks.
@@ -53,7 +53,7 @@ Grouping grouping_of(const PlanRequest& request) {
   return plan_grouping(request.config.optimizer.shard_group, nodes_of(request));
 }
 
-/// Whether the GPUs of a node send each other copies.
+/// Whether the GPUs of a node communicate by copies.
 bool may_copy(const PlanRequest& request) {
   const NodeSizes nodes = nodes_of(request);
   const bool are_apart = nodes.ranks > nodes.largest && grouping_of(request) == Grouping::kFlat;
@@ -81,7 +81,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
   if (request.config.optimizer.name == OptimizerName::kLamb) {
     memory.push_back({"update direction", shards.shard_elements * kBytesOfUpdate});
   }
-  if (num_shards > 1) {  // a single one is the flat buffers
+  if (num_shards > 1) {  // a single shard is the flat buffers
     memory.push_back({"gradients of the shard", shards.shard_elements * io_bytes});
   }
   if (may_copy(request)) {
@@ -95,7 +95,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
     memory.push_back({"GEMM workspace", kGemmWorkspaceBytes});
     memory.push_back({"CUDA context, libraries", kCudaContextBytes});
     const Dims dims = make_dims(request.config.model);
-    const int64_t columns = round_up(dims.D, 8);  // as the kernels of 16 bits want them
+    const int64_t columns = round_up(dims.D, 8);  // as required by the 16-bit kernels
     if (request.io != DType::kF32 && columns != dims.D) {
       memory.push_back({"copies of attention heads",
                         kTensorsOfHeads * rows.tokens * dims.A * columns * io_bytes});
@@ -125,7 +125,7 @@ ParamTable table_of(const Config& config) {
 }
 
 int64_t flops_of_mean_sequence(const PlanRequest& request, const Dims& dims) {
-  // A thousand average sequences, so that fractions of tokens count.
+  // A thousand average sequences, so that fractions of tokens are counted.
   constexpr int64_t kSeqs = 1000;
   const DataConfig& data = request.config.data;
   const auto longest = static_cast<double>(data.max_seq_tokens);
@@ -199,7 +199,7 @@ TimeEstimate estimate_time(const PlanRequest& request, const CostPlan& cost, int
   const double seq_seconds = static_cast<double>(cost.flops_per_seq) / of_all;
   time.step_ms = 1e3 * seq_seconds * static_cast<double>(request.config.train.global_batch_seqs);
   time.seqs_per_second = 1 / seq_seconds;
-  // Backward takes twice as long as forward, which is all that evaluation has.
+  // Backward takes twice as long as forward; evaluation has only forward.
   const double evaluation = seq_seconds / 3 * static_cast<double>(eval_seqs);
   time.seconds =
       cost.flops_per_run / of_all + evaluation * static_cast<double>(cost.run.num_evals());

@@ -11,17 +11,17 @@
 
 namespace bertha {
 
-/// What the cost of a run depends on in addition to its configuration.
+/// Inputs of a run's cost in addition to its configuration.
 struct PlanRequest {
   Config config;
   int64_t ranks = 1;
   int64_t ranks_per_node = 0;      // 0 = all on one node
   DType io = DType::kF32;          // of weights, gradients and activations
   bool fp8 = false;                // with fp8 GEMMs
-  bool on_gpu = false;             // counts what a GPU needs in addition to the tensors
+  bool on_gpu = false;             // includes a GPU's memory in addition to the tensors
   double mean_seq_tokens = 0;      // live tokens per sequence; 0 = every sequence at full length
-  double mean_squared_tokens = 0;  // of the same sequences
-  double mean_masked_per_seq = 0;  // 0 = the most allowed
+  double mean_squared_tokens = 0;  // for the same sequences
+  double mean_masked_per_seq = 0;  // 0 = the maximum
 };
 
 struct MemoryClass {
@@ -29,7 +29,7 @@ struct MemoryClass {
   int64_t bytes = 0;  // per rank
 };
 
-/// What a run will take, from its configuration alone: pure, nothing is allocated or read.
+/// Memory and FLOPs of a run, from its configuration alone; allocates and reads nothing.
 struct CostPlan {
   int64_t parameters = 0;            // elements, vocabulary padded
   int64_t seqs_per_micro_batch = 0;  // per rank
@@ -43,31 +43,31 @@ struct CostPlan {
 /// Errors    Error(kUsage) for impossible shapes.
 CostPlan make_cost_plan(const PlanRequest& request);
 
-/// The largest count that fits, by doubling and halving; 0 = not even one. fits(n) has to be false
+/// The largest count that fits, by doubling and halving; 0 = not even one. fits(n) must be false
 /// from some n on.
 int64_t largest_fitting(const std::function<bool(int64_t)>& fits);
 
-/// How the step of a request would fit into so much memory.
+/// How the step of a request would fit into the given memory.
 struct MemoryFit {
-  int64_t seqs_per_micro_batch = 0;  // the most that fit, in training and evaluation; 0 = not one
-  int64_t accumulation_steps = 0;    // the fewest with which no micro-batch has more; 0 = none
+  int64_t seqs_per_micro_batch = 0;  // maximum that fits, in training and evaluation; 0 = none
+  int64_t accumulation_steps = 0;    // minimum for micro-batches that fit; 0 = none
 };
 MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
 
-/// FLOP/s of a whole training step on one H200, of 24,576 tokens of BERT-large: see
+/// FLOP/s of a whole training step of BERT-large with 24,576 tokens on one H200: see
 /// kernels/measured/step.md. Smaller steps and models reach less.
 inline constexpr double kStepFlopsPerSecond16Bit = 540e12;
 inline constexpr double kStepFlopsPerSecondFp8 = 735e12;
 
-/// What a run takes on H200s at that rate, if communication between ranks cost nothing.
+/// Time of a run on H200s at that rate, if communication between ranks took no time.
 struct TimeEstimate {
-  double flops_per_second = 0;  // of a rank
+  double flops_per_second = 0;  // per rank
   double step_ms = 0;
-  double seqs_per_second = 0;  // of all ranks
+  double seqs_per_second = 0;  // all ranks together
   double seconds = 0;          // all steps and evaluations
 };
 
-/// eval_seqs: of the evaluation set.
+/// eval_seqs: sequences in the evaluation set.
 TimeEstimate estimate_time(const PlanRequest& request, const CostPlan& cost, int64_t eval_seqs);
 
 /// "141GB", "80GiB", "512MiB", "1000000": decimal and binary units.

@@ -25,7 +25,7 @@ void add_model(const PlanFacts& facts, Report& report) {
 std::string what_would_fit(const PlanRequest& request, const MemoryFit& fit) {
   const int64_t seqs = fit.seqs_per_micro_batch;
   if (seqs == 0) {
-    return "does not fit, not even with one sequence per micro-batch; take more ranks or a smaller "
+    return "does not fit, not even with one sequence per micro-batch; use more ranks or a smaller "
            "model";
   }
   std::string advice;
@@ -105,7 +105,7 @@ void add_schedule(const PlanFacts& facts, Report& report) {
   if (config.train.target_accuracy > 0) {
     report.row("target", "masked-token accuracy {:.3f}", config.train.target_accuracy);
   } else {
-    report.row("target", "none: trains to the last step");
+    report.row("target", "none: training ends at the last step");
   }
   report.row("evaluations", "{}, every {} samples from {}{}", figure("evals", run.num_evals()),
              grouped_text(run.eval_interval_samples), grouped_text(run.eval_start_samples),
@@ -123,7 +123,7 @@ void add_schedule(const PlanFacts& facts, Report& report) {
 void add_time(const PlanFacts& facts, Report& report) {
   report.line("\ntime");
   if (!facts.time) {
-    report.line("  not estimated: only steps of 16 bits and fp8 on H200s have been measured");
+    report.line("  not estimated: only 16-bit and fp8 steps on H200s have been measured");
     return;
   }
   const TimeEstimate& time = *facts.time;

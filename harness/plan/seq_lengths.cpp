@@ -7,7 +7,7 @@ namespace bertha {
 LengthHistogram published_lengths() {
   struct UpTo {
     int64_t tokens;
-    int64_t seqs;  // of 10,000, at most so long
+    int64_t seqs;  // how many of 10,000 are at most this long
   };
   constexpr UpTo kShares[] = {{32, 359},   {64, 1759},  {96, 2897},  {128, 3694}, {160, 4317},
                               {192, 4834}, {224, 5276}, {256, 5663}, {288, 6003}, {320, 6308},

@@ -11,7 +11,7 @@ namespace bertha {
 /// Source    16,279,552 samples, Krell et al., arXiv:2107.02027.
 LengthHistogram published_lengths();
 
-/// Mean number of tokens of a sequence, and of their squares, when longer ones are cut.
+/// Means of a sequence's number of tokens and of its square, if longer sequences are truncated.
 struct LengthMeans {
   double tokens = 0;
   double squared_tokens = 0;

@@ -12,14 +12,14 @@ namespace {
 
 constexpr int64_t kTimeColumns = 9;  // "12:34:56 " before every line
 
-/// A part of the line: in few letters, and in words. A part without words is left out.
+/// A part of the line, in a brief form and in words. A part without words is left out.
 struct Field {
-  int level = 0;  // 0 = always there; others as far as they fit, in this order
+  int level = 0;  // 0 = always shown; others if they fit, in this order
   std::string brief = {};
   std::string words = {};
 };
 
-/// A figure in both forms, in the places of {}. Without `words`, `brief` serves for both.
+/// A figure in both forms, in place of {}. Without `words`, `brief` is used for both.
 Field field(int level, const std::string& figure, const std::string& brief,
             const std::string& words = "") {
   const auto with = [&](const std::string& pattern) {
@@ -34,7 +34,7 @@ Field optional_field(int level, const std::optional<double>& figure, const std::
   return figure ? field(level, fixed_text(*figure, 3), brief, words) : Field{.level = level};
 }
 
-/// A number with three digits and a scale: five columns hold it.
+/// A number with three digits and a scale, in five columns.
 std::string scaled(double value) { return fmt::format("{:>5}", scaled_text(value)); }
 
 std::string ms(double value) { return fmt::format("{:>3}", ms_text(value)); }
@@ -82,7 +82,7 @@ std::vector<Field> fields_of(const StepRecord& record, const RunFacts& facts) {
   return fields;
 }
 
-/// As many fields as fit after the time of day, and then as many of them in words.
+/// As many fields as fit after the time of day, as many of these as possible in words.
 std::string line_of(const std::vector<Field>& fields, int64_t columns) {
   const auto line_with = [&](int levels, size_t in_words) {
     std::string line;
@@ -130,7 +130,7 @@ std::string kernels_text(const KernelFacts& kernels) {
 
 std::string start_line(const Config& config, const RunFacts& facts) {
   const TrainConfig& train = config.train;
-  // What a constant answer scores is not known before the data are opened.
+  // The accuracy of a constant answer is unknown before the data are opened.
   const std::string accuracy =
       train.target_accuracy > 0
           ? fmt::format("accuracy {}{:.4f} or ", train.target_times_constant > 0 ? "at least " : "",

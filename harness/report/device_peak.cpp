@@ -11,7 +11,7 @@ struct Peak {
   double tflops;
 };
 
-/// bf16 and f16 without sparsity. Names that others begin with come last.
+/// bf16 and f16 without sparsity. Names that are prefixes of others come last.
 constexpr std::array<Peak, 7> kPeaks{{
     {"NVIDIA H200 NVL", 835.5},
     {"NVIDIA H200", 989.5},

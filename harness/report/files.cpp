@@ -22,14 +22,14 @@ bool ends_inside_a_line(int descriptor) {
   return end > 0 && ::pread(descriptor, &last, 1, end - 1) == 1 && last != '\n';
 }
 
-/// Fails for a file that cannot be opened with O_NOFOLLOW: a link is named as what it is.
+/// Fails for a file that could not be opened with O_NOFOLLOW; the error says if it is a link.
 [[noreturn]] void fail_to_open(const std::string& path, int error) {
   if (error != ELOOP) {
     fail(ExitCode::kData, path, ": cannot open for writing: ", std::strerror(error),
          "; choose another folder with log.run_dir");
   }
   fail(ExitCode::kData, path,
-       ": is a link, and a run writes to files of its own folder alone; "
+       ": is a link, but a run writes only to files in its own folder; "
        "remove the link, or choose another folder with log.run_dir");
 }
 
@@ -39,7 +39,7 @@ AppendFile::AppendFile(const std::string& path, Content content) : path_(path) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail_to_open(path, errno);
   try {
-    // A record that another process is writing looks unfinished too: then an empty line is added.
+    // A record that another process is writing also looks unfinished; this adds an empty line then.
     if (content == Content::kLines && ends_inside_a_line(descriptor_)) write("\n");
   } catch (...) {
     ::close(descriptor_);
@@ -52,8 +52,8 @@ AppendFile::~AppendFile() { ::close(descriptor_); }
 void AppendFile::check_in_place() const {
   if (is_file_at(descriptor_, path_)) return;
   fail(ExitCode::kData, path_,
-       ": was removed or replaced while this run wrote to it, so that its "
-       "log is lost; leave a run folder in place until the run has ended, and start it again");
+       ": was removed or replaced while this run wrote to it, so its log is "
+       "lost; do not move a run folder before the run has ended, and start it again");
 }
 
 void AppendFile::append(std::string_view bytes) {
@@ -62,8 +62,8 @@ void AppendFile::append(std::string_view bytes) {
 }
 
 void AppendFile::write(std::string_view bytes) {
-  // One write() takes the whole record; the loop only serves signals and a file system that takes
-  // less than asked, as a full one does before it fails.
+  // One write() usually writes the whole record; the loop is for signals and for a file system that
+  // writes less than requested, as a full one does before it fails.
   off_t written_bytes = 0;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
@@ -79,7 +79,8 @@ void AppendFile::write(std::string_view bytes) {
   }
 }
 
-// If another process has appended since, or the file cannot be cut, the next opening ends the line.
+// If another process has appended since, or the file cannot be truncated, the next opening ends the
+// line.
 void AppendFile::remove_last(off_t bytes) {
   const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
   struct stat file {};
@@ -99,7 +100,7 @@ void make_folder(const std::string& path, const std::string& advice) {
     error = std::make_error_code(std::errc::not_a_directory);
   }
   if (error) {
-    fail(ExitCode::kData, path, ": cannot make this folder: ", error.message(), "; ", advice);
+    fail(ExitCode::kData, path, ": cannot create this folder: ", error.message(), "; ", advice);
   }
 }
 

@@ -9,16 +9,16 @@
 
 namespace bertha {
 
-/// A file that only grows. Every append is one write() of the whole record at the end of the file
+/// An append-only file. Every append is one write() of the whole record at the end of the file
 /// (O_APPEND), so records of a process that is killed, or of the processes of a machine that log to
-/// one file, never mix within a line. No lock: whoever can read a file could take it and stop the
-/// writer.
+/// one file, never mix within a line. It is not locked because any reader could take the lock and
+/// stop the writer.
 ///
-/// Writes    creates the file, and follows no link there; a last line that a killed process left
-///           unfinished is ended first. A record that does not fit on the disk is removed whole,
+/// Writes    creates the file, without following a link; first ends a last line that a killed
+///           process left unfinished. A record that does not fit on the disk is removed completely,
 ///           unless another process has appended meanwhile.
 /// Errors    Error(kData) with the path and the system's reason (no space, no permission, ...), and
-///           when the file has been removed or replaced since: what is appended would be lost.
+///           if the file has been removed or replaced: appended records would be lost.
 /// Threads   one thread at a time.
 class AppendFile {
  public:
@@ -43,17 +43,17 @@ class AppendFile {
   int descriptor_ = -1;
 };
 
-/// Makes a folder and those above it; one that is there is fine.
+/// Creates a folder and its parents, unless they exist.
 ///
-/// Errors    Error(kData) with the path, the reason (a file in the way, no permission, ...) and
-///           `advice`: what to choose instead.
+/// Errors    Error(kData) with the path, the reason (an existing file, no permission, ...) and
+///           `advice`: what to do instead.
 void make_folder(const std::string& path, const std::string& advice);
 
 /// Milliseconds since the epoch.
 int64_t now_ms();
 
-/// A clock that says milliseconds since the epoch and, however the system's clock is set meanwhile,
-/// never goes back: the time at this call, and what has passed since.
+/// A clock in milliseconds since the epoch that never goes back, even if the system's clock is
+/// changed: the time at this call plus the elapsed time.
 std::function<int64_t()> steady_clock_ms();
 
 }  // namespace bertha

@@ -11,7 +11,7 @@ namespace bertha {
 
 /// metrics.jsonl: one JSON object per line with "kind" (run, step, eval, event, stop) and
 /// "time_ms". A resumed run appends; its steps replace earlier steps of the same number. A number
-/// that is not finite is null, and so are nsp_loss and nsp_accuracy if train.nsp_weight is 0.
+/// that is not finite is null; so are nsp_loss and nsp_accuracy if train.nsp_weight is 0.
 class MetricsFile {
  public:
   explicit MetricsFile(const std::string& path);

@@ -11,9 +11,9 @@ namespace bertha {
 namespace {
 
 constexpr int kSlowRecords = 3;
-/// Sequences are shared out so that ranks differ by a few percent at most.
+/// Sequences are distributed so that ranks differ by a few percent at most.
 constexpr double kSlowTimes = 1.25;
-constexpr double kMuchWaiting = 0.1;  // of a step
+constexpr double kMuchWaiting = 0.1;  // share of a step
 
 double median_without(const std::vector<RankTimes>& ranks, size_t left_out,
                       float RankTimes::*value) {
@@ -78,8 +78,9 @@ std::optional<std::string> RankWatch::slow_rank(const std::vector<RankTimes>& ra
           : "";
   return fmt::format(
       "{} is slow: its forward and backward take {} ms per step, {:.2f} times the {} ms of the "
-      "other{}, in {} records in a row, and the others wait for it{}. Look for other work on its "
-      "machine, and run bertha doctor there",
+      "other{}, in {} consecutive records, and the others wait for it{}. Look for other programs "
+      "on "
+      "its machine, and run bertha doctor there",
       name_of_rank_(slow_rank_), ms_text(found.slowest_compute_ms), times,
       ms_text(found.others_compute_ms), ranks.size() > 2 ? "s' median" : "", kSlowRecords, clocks);
 }
@@ -96,7 +97,7 @@ std::optional<std::string> RankWatch::data_wait(const std::vector<RankTimes>& ra
                                                            name_of_rank_(found.longest_waiting),
                                                            100 * found.longest_wait_ms / step_ms);
   return fmt::format(
-      "training waited for data during {:.0f} % of the time in {} records in a row{}. Move "
+      "training waited for data during {:.0f} % of the time in {} consecutive records{}. Move "
       "data.train to a faster disk, raise data.prefetch_steps, or give each rank more cores; "
       "bertha bench loader measures the data pipeline alone",
       100 * share, kSlowRecords, most);

@@ -12,29 +12,28 @@
 
 namespace bertha {
 
-/// What one rank measured since the last record, per step. All ranks get all of it: f32 [W, 4].
+/// A rank's measurements since the last record, per step. All ranks receive all: f32 [W, 4].
 struct RankTimes {
-  float compute_ms = 0;  // forward and backward on the device; waits for other ranks lie elsewhere
+  float compute_ms = 0;  // forward and backward on the device, without waits for other ranks
   float data_wait_ms = 0;
-  float power_watts = 0;  // of its GPU; 0 = not known
-  float sm_mhz = 0;       // of its GPU; 0 = not known
+  float power_watts = 0;  // of its GPU; 0 = unknown
+  float sm_mhz = 0;       // of its GPU; 0 = unknown
 };
 inline constexpr int64_t kRankNumbers = 4;
 static_assert(sizeof(RankTimes) == kRankNumbers * sizeof(float));
 
-/// All ranks together, for a record.
+/// The figures of all ranks together, for a record.
 RankSummary summary_of(const std::vector<RankTimes>& ranks);
 
-/// Finds ranks that hold up the others, and runs that wait for data, in the records of a run.
+/// Finds ranks that delay the others, and runs that wait for data, in the records of a run.
 class RankWatch {
  public:
   using NameOfRank = std::function<std::string(int64_t rank)>;  // "rank 3 of 8 on node7"
 
   explicit RankWatch(NameOfRank name_of_rank) : name_of_rank_(std::move(name_of_rank)) {}
 
-  /// Takes the times of all ranks in the steps of a record. Returns sentences to warn with: each
-  /// rank is named once, and the data once, when it has held up the others for kSlowRecords
-  /// records in a row.
+  /// Adds the times of all ranks in the steps of a record. Returns warnings: one for each rank, and
+  /// one for the data, after it has delayed the others for kSlowRecords consecutive records.
   std::vector<std::string> add(const std::vector<RankTimes>& ranks, double step_ms);
 
  private:
@@ -42,8 +41,8 @@ class RankWatch {
   std::optional<std::string> data_wait(const std::vector<RankTimes>& ranks, double step_ms);
 
   NameOfRank name_of_rank_;
-  int64_t slow_rank_ = -1;  // the slowest of the last record, if it was slow
-  int slow_records_ = 0;    // in a row
+  int64_t slow_rank_ = -1;  // the slowest rank of the last record, if it was slow
+  int slow_records_ = 0;    // consecutive
   int waiting_records_ = 0;
   std::set<int64_t> named_ranks_;
   bool named_data_ = false;

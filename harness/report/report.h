@@ -16,8 +16,8 @@ namespace bertha {
 
 using ReportJson = nlohmann::ordered_json;
 
-/// A value of a report: its name in the JSON, and what the text shows of it. The name may be a path
-/// such as "phase_ms/forward" or "operations/0/name"; "" = only in the text.
+/// A value of a report: its name in the JSON, and its form in the text. The name may be a path such
+/// as "phase_ms/forward" or "operations/0/name"; "" = only in the text.
 template <class Shown>
 struct Figure {
   std::string name;
@@ -25,7 +25,7 @@ struct Figure {
   Shown shown;
 };
 
-/// A figure that the text formats by the specification of its place, such as {:.3f}.
+/// A figure that the text formats by its placeholder, such as {:.3f}.
 template <class Value>
 Figure<Value> figure(const std::string& name, const Value& value) {
   if constexpr (std::is_floating_point_v<Value>) {
@@ -52,22 +52,22 @@ struct ShownBy<Figure<Shown>> {
   using Type = Shown;
   static const Shown& of(const Figure<Shown>& figure) { return figure.shown; }
 };
-/// A format string for parts of a line.
+/// A format string for the parts of a line.
 template <class... Parts>
 using LinePattern = fmt::format_string<const typename ShownBy<Parts>::Type&...>;
 
-/// What a command reports: lines for people and an object for programs, from one list of figures.
+/// A command's report: lines for people and a JSON object for programs, from one list of figures.
 ///
 ///     report.row("energy", "{:.1f} J per step", figure("joules_per_step", joules));
 ///
-/// A part of a line that is not a Figure is only in the text.
+/// A part of a line that is not a Figure appears only in the text.
 class Report {
  public:
-  /// columns: before the values of rows, which includes `indent` blanks and the name.
+  /// columns: width before the values of rows, including `indent` blanks and the name.
   explicit Report(size_t columns = 2, size_t indent = 2) : columns_(columns), indent_(indent) {}
 
-  /// "  name       value", with the parts in their places in the pattern. A blank follows a name
-  /// that is too long.
+  /// "  name       value", with the parts in the placeholders of the pattern. A name that is too
+  /// long is followed by one blank.
   template <class... Parts>
   void row(std::string_view name, LinePattern<Parts...> pattern, const Parts&... parts) {
     const std::string value = line_of<Parts...>(pattern, parts...);
@@ -75,19 +75,19 @@ class Report {
                     value),
         true);
   }
-  /// A line of its own.
+  /// A separate line.
   template <class... Parts>
   void line(LinePattern<Parts...> pattern, const Parts&... parts) {
     add(line_of<Parts...>(pattern, parts...), true);
   }
-  /// A line that a narrow terminal breaks itself.
+  /// A line of a table, which is not broken to fit the terminal.
   template <class... Parts>
   void table_line(LinePattern<Parts...> pattern, const Parts&... parts) {
     add(line_of<Parts...>(pattern, parts...), false);
   }
-  /// Such lines.
+  /// Several such lines.
   void table(const std::string& lines) { add(lines, false); }
-  /// Adds a value to the JSON alone. Names are as in Figure; "ranks/-" appends to an array.
+  /// Adds a value only to the JSON. Names are as in Figure; "ranks/-" appends to an array.
   void put(const std::string& name, const ReportJson& value) {
     json_[ReportJson::json_pointer("/" + name)] = value;
   }
@@ -128,14 +128,14 @@ void print_text(const std::string& text);
 
 /// Writes to the file that --json names: "" = none; "-" = standard output, instead of the text.
 ///
-/// Errors    Error(kData) when the file cannot be written.
+/// Errors    Error(kData) if the file cannot be written.
 void write_json(const std::string& json_path, const std::string& json);
 
 /// Prints a report, and writes its JSON as write_json() does. A number that is not finite becomes
 /// null, a byte that is not UTF-8 U+FFFD.
 void write_report(const Report& report, const std::string& json_path);
 
-/// The same with "command", such as "data stats", and "exit_code" before the figures.
+/// The same, with "command", such as "data stats", and "exit_code" before the figures.
 void write_report(const Report& report, const std::string& json_path, const std::string& command,
                   ExitCode exit_code);
 

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kAdvice = "choose a place that can be written with log.run_dir";
+constexpr const char* kAdvice = "choose a writable folder with log.run_dir";
 
 constexpr std::array kLevelNames = {"debug", "info", "warning", "error"};  // of LogLevel
 
@@ -42,23 +42,23 @@ std::string environment_json(int64_t world_size, const RunInfo& info) {
   return facts.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// env.json, env.resume1.json, ...: what the start with this number, from 0, writes.
+/// env.json, env.resume1.json, ...: the file of the start with this number, from 0.
 std::string start_file(const std::string& run_dir, const char* stem, int64_t start,
                        const char* extension) {
   const std::string resume = start == 0 ? "" : fmt::format(".resume{}", start);
   return fmt::format("{}/{}{}{}", run_dir, stem, resume, extension);
 }
 
-/// Starts that this folder has on record.
+/// Number of starts that this folder records.
 int64_t count_starts(const std::string& run_dir) {
   int64_t starts = 0;
   while (fs::exists(start_file(run_dir, "env", starts, ".json"))) ++starts;
   return starts;
 }
 
-/// Where a folder lies below another, "" where it does not.
+/// The path of a folder relative to another that contains it; else "".
 fs::path path_below(const std::string& parent, const std::string& folder) {
-  std::error_code ignored;  // then it does not
+  std::error_code ignored;  // if so, the path is not inside
   const fs::path inside = fs::weakly_canonical(folder, ignored)
                               .lexically_relative(fs::weakly_canonical(parent, ignored));
   return inside.empty() || *inside.begin() == ".." || inside == "." ? fs::path() : inside;
@@ -107,10 +107,10 @@ void set_aside_mlperf_logs(const RunFolder& folder) {
 void make_parts(const RunFolder& folder) {
   for (const char* part : {"mllog", "tb", "logs", "ckpt"}) {
     const std::string path = folder.path + "/" + part;
-    // What a run removes, such as old checkpoints, has to be its own.
+    // A run must remove only its own files, such as old checkpoints.
     if (fs::is_symlink(path)) {
       fail(ExitCode::kData, path,
-           ": is a link, and a run writes and removes files in its own folder alone; remove the "
+           ": is a link, but a run writes and removes files only in its own folder; remove the "
            "link, or choose another folder with log.run_dir");
     }
     make_folder(path, kAdvice);
@@ -133,7 +133,7 @@ void point_latest_to(const std::string& run_dir, const std::string& parent_dir) 
   const fs::path link = fs::path(parent_dir) / "latest";
   std::error_code error;
   if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link)) {
-    log_line(LogLevel::kWarning, link.string() + " is no symlink; left as it is");
+    log_line(LogLevel::kWarning, link.string() + " is not a symlink and was not changed");
     return;
   }
   replace_link(link.string(), inside.string());
@@ -146,7 +146,7 @@ void start_node_log(const std::string& run_dir, const std::string& host, int64_t
       file->append_line(fmt::format("{} [rank {}] {}: {}", local_time_text(now_ms()), rank,
                                     kLevelNames[static_cast<size_t>(level)], text));
     } catch (const Error&) {
-      // The line is on the console; what else is written to the full disk reports it.
+      // The line is on the console; other writes to the full disk report it.
     }
   });
 }

@@ -33,7 +33,7 @@ std::string speed_text(const OperationTime& operation) {
   return fmt::format("{:.1f} GB/s", per_second(operation.bytes, operation.ms) / kGiga);
 }
 
-/// path: of the operation in the JSON; "" = only in the text.
+/// path: the operation's path in the JSON; "" = only in the text.
 void add_operation(const std::string& path, const OperationTime& operation, double step_ms,
                    Report& report) {
   const auto named = [&](const char* name) { return path.empty() ? "" : path + name; };

@@ -12,10 +12,10 @@
 
 namespace bertha {
 
-/// What `bertha bench step` found. Steps are the timed ones; sums and means are over all ranks
-/// where the name says global, and a step takes as long as on its slowest rank.
+/// The result of `bertha bench step`. Steps are the timed ones; sums and means are over all ranks
+/// if the name says global, and the time of a step is that of its slowest rank.
 struct StepBenchReport {
-  // What ran.
+  // The configuration.
   std::string model;
   GeluForm gelu = GeluForm::kTanh;
   std::string device;
@@ -31,13 +31,13 @@ struct StepBenchReport {
   double masked_global = 0;
   double most_tokens_per_rank = 0;
   double model_flops_global = 0;     // GEMMs only, 2 per multiply-add, backward twice forward
-  std::array<double, 4> phase_ms{};  // forward, backward, communication, optimizer; of rank 0
-  double peak_flops_per_second = 0;  // of one device, to compare with; 0 = unknown
-  int64_t peak_memory_bytes = 0;     // in use on the fullest rank's device
-  int64_t total_memory_bytes = 0;    // of it
-  double joules_global = 0;          // of the GPUs, as their driver counts; 0 = unknown
-  std::vector<OperationTime> operations = {};  // of rank 0; falling times; empty = not timed
-  // Over all steps, including the warm-up, as a check that what was timed is training.
+  std::array<double, 4> phase_ms{};  // forward, backward, communication, optimizer on rank 0
+  double peak_flops_per_second = 0;  // of one device, for comparison; 0 = unknown
+  int64_t peak_memory_bytes = 0;     // in use on the device with the most in use
+  int64_t total_memory_bytes = 0;    // of that device
+  double joules_global = 0;          // all GPUs, counted by their driver; 0 = unknown
+  std::vector<OperationTime> operations = {};  // on rank 0, longest first; empty = not timed
+  // Over all steps, including the warm-up, to check that the timed steps train.
   double loss = 0;
   int64_t skipped_updates = 0;
 };

@@ -24,12 +24,12 @@ std::string verdict(const RunSummary& summary) {
   return target_reached(summary) ? "  (target reached)" : "  (target missed)";
 }
 
-/// Keeps the learning rate of every step as scheduled: a schedule that has ended is not stretched,
-/// because a rate that rises again would harm the trained model.
+/// The command to train on. Keeps the scheduled learning rate of every step: a schedule that has
+/// ended is not extended, because a rate that rises again would harm the trained model.
 std::string command_after_miss(const RunSummary& summary) {
   const bool goes_on = summary.schedule_steps > summary.steps;
   const int64_t twice = 2 * summary.steps;
-  // The run may have been asked to start from scratch, or from a checkpoint.
+  // --resume auto, because this run may have been started from scratch or from a checkpoint.
   std::string words = fmt::format(
       "bertha train --config {} --output-dir {} --resume auto", shell_word(summary.config),
       shell_word(summary.run_dir + (goes_on ? "" : fmt::format("-{}-steps", twice))));
@@ -48,7 +48,7 @@ std::string command_after_miss(const RunSummary& summary) {
 }
 
 std::string next_command(const RunSummary& summary) {
-  const bool is_trained = summary.max_steps > 0;  // else no number of steps can be doubled
+  const bool is_trained = summary.max_steps > 0;  // else there are no steps to double
   if (is_trained && summary.target_accuracy > 0 && !target_reached(summary)) {
     return command_after_miss(summary);
   }

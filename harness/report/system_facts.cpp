@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-/// What follows `key` and its separator on the first line that begins with it.
+/// The text after `key` and its separator on the first line that begins with `key`.
 std::string value_of(const std::string& path, const std::string& key, char separator) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -40,7 +40,7 @@ std::string value_of(const std::string& path, const std::string& key, char separ
   return "unknown";
 }
 
-/// The first line; "" when there is none.
+/// The first line; "" if there is none.
 std::string line_of(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -95,7 +95,7 @@ std::string caches_of(const fs::path& processor) {
   });
 }
 
-/// The ports that are up, with the number of each kind and speed.
+/// The active ports, counted by kind and speed.
 std::string network_below(const fs::path& classes) {
   std::map<std::string, int> ports;
   for (const fs::path& adapter : entries(classes / "infiniband", "")) {

@@ -15,7 +15,7 @@
 namespace bertha {
 namespace {
 
-/// Columns that UTF-8 text of letters one column wide takes in a terminal.
+/// Columns of UTF-8 text in a terminal, if every letter is one column wide.
 int64_t columns_of(const std::string& text) {
   return std::ranges::count_if(
       text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
@@ -93,21 +93,21 @@ std::string local_time_text(int64_t time_ms) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}", fmt::localtime(std::time_t{time_ms / 1000}));
 }
 
-std::string wrapped_words(const std::string& text, int64_t columns, int64_t taken, int64_t margin) {
+std::string wrapped_words(const std::string& text, int64_t columns, int64_t used, int64_t margin) {
   std::string wrapped;
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     // "(default 10)" stays together.
     if (std::string value; word == "(default" && words >> value) word += ' ' + value;
-    if (!wrapped.empty() && taken + 1 + columns_of(word) > columns) {
+    if (!wrapped.empty() && used + 1 + columns_of(word) > columns) {
       wrapped += fmt::format("\n{:{}}", "", margin);
-      taken = margin;
+      used = margin;
     } else if (!wrapped.empty()) {
       wrapped += ' ';
-      ++taken;
+      ++used;
     }
     wrapped += word;
-    taken += columns_of(word);
+    used += columns_of(word);
   }
   return wrapped;
 }

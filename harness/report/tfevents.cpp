@@ -17,7 +17,7 @@ tf::Event event_now() {
   return event;
 }
 
-/// The bytes of a number, little-endian as this machine.
+/// The bytes of a number, little-endian like this machine.
 template <class Word>
 std::string bytes_of(Word word) {
   return {reinterpret_cast<const char*>(&word), sizeof(word)};

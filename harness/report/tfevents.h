@@ -14,16 +14,16 @@ namespace bertha {
 ///
 /// Writes    events.out.tfevents.<unixtime>.<host> in `folder`, a new one per process start;
 ///           one write() per event.
-/// Errors    Error(kData) when the file cannot be written.
+/// Errors    Error(kData) if the file cannot be written.
 /// Source    data/files/tensorflow.proto; tensorflow/core/lib/io/record_writer.cc.
 class TensorBoardFile {
  public:
-  /// Tag and value; none is left out.
+  /// A tag and its value; none is dropped.
   using Scalars = std::vector<std::pair<std::string, std::optional<double>>>;
 
   explicit TensorBoardFile(const std::string& folder);
 
-  /// Tells TensorBoard to forget what earlier files say about `first_step` and later ones.
+  /// Makes TensorBoard ignore records of earlier files for `first_step` and later steps.
   void session_start(int64_t first_step);
   void scalars(int64_t step, const Scalars& scalars);
 

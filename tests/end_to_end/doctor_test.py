@@ -68,7 +68,7 @@ class Doctor(unittest.TestCase):
         folder = pathlib.Path(self.folder) / "not" / "there"  # which training would make
         ended = must("doctor", "--backend", "cpu", "--output-dir", folder)
         self.assertFalse(folder.parent.exists())
-        self.assertIn("nothing to be compared with", ended.out.splitlines()[-1])
+        self.assertIn("no other rates to compare with", ended.out.splitlines()[-1])
 
 
 def few_files():

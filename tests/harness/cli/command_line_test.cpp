@@ -278,7 +278,8 @@ TEST(CommandLine, PlanEstimatesTheTimeOfARunOnAGpu) {
   const auto printed = nlohmann::json::parse(small.out);  // in place of the text
   EXPECT_EQ(printed.at("exit_code"), 6);
   EXPECT_EQ(printed.at("fits"), false);
-  EXPECT_THAT(plan("--ranks 1 --backend cpu").out, HasSubstr("not estimated: only steps"));
+  EXPECT_THAT(plan("--ranks 1 --backend cpu").out,
+              HasSubstr("not estimated: only 16-bit and fp8 steps"));
 }
 
 TEST(CommandLine, NamesOfTheToolsAreHandedOver) {

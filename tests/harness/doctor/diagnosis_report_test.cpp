@@ -42,7 +42,7 @@ TEST(DiagnosisText, AloneThereIsNothingToCompareOrToLeaveOut) {
   std::vector<RankFacts> ranks = healthy_job(1, 1);
   ranks[0].host_reduce_bytes = -1;
   ranks[0].node_reduce_bytes = -1;
-  EXPECT_THAT(text_of(ranks), HasSubstr("one rank: its rates have nothing to be compared with"));
+  EXPECT_THAT(text_of(ranks), HasSubstr("one rank: there are no other rates to compare with"));
   EXPECT_THAT(text_of(ranks), Not(HasSubstr("reduce")));
   ranks[0].shm_free_bytes = 0;
   EXPECT_THAT(text_of(ranks), EndsWith("not started: repair node0, then run this again\n"));

@@ -85,7 +85,7 @@ TEST(Diagnose, TheBuildOfTheFewIsAnother) {
     ranks[i].version = "bertha 1.0.0 (one)\nbackends: cpu, cuda\nHDF5 1.14.0";
   }
   EXPECT_THAT(only_trouble(ranks, "node0"),
-              HasSubstr("ranks 0-1: another build: \"HDF5 1.14.0\", want \"HDF5 1.10.8\""));
+              HasSubstr("ranks 0-1: found the build \"HDF5 1.14.0\", want \"HDF5 1.10.8\""));
 }
 
 TEST(Diagnose, UncorrectedMemoryErrorsRefuseANode) {

@@ -78,8 +78,8 @@ TEST(RankWatch, WaitsForDataAreNamedOnce) {
   EXPECT_THAT(ranks.add(waiting, 100), IsEmpty());
   EXPECT_THAT(ranks.add(waiting, 100), IsEmpty());
   EXPECT_THAT(ranks.add(waiting, 100),
-              ElementsAre(HasSubstr("training waited for data during 34 % of the time in 3 records "
-                                    "in a row, rank 1 on node for 38 %, the longest.")));
+              ElementsAre(HasSubstr("training waited for data during 34 % of the time in 3 "
+                                    "consecutive records, rank 1 on node for 38 %, the longest.")));
   EXPECT_THAT(ranks.add(waiting, 100), IsEmpty());
   RankWatch quick = watch();
   for (int i = 0; i < 9; ++i) EXPECT_THAT(quick.add(ranks_with({50, 50}, 9), 100), IsEmpty());
