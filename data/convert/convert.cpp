@@ -31,8 +31,8 @@ std::vector<std::string> converted_names(const SequenceFiles& files) {
   for (const SequenceFile& file : files.files) {
     names.push_back(converted_name(file.path));
     if (seen.insert(names.back()).second) continue;
-    fail(ExitCode::kData, file.path, ": another file would become ", names.back(),
-         " too; move one of them away, or give the number of shards");
+    fail(ExitCode::kData, file.path, ": another file would also be written as ", names.back(),
+         "; move one of them away, or give the number of shards");
   }
   return names;
 }
@@ -65,7 +65,7 @@ ShardJob job_of(const ConvertOptions& options, const SequenceFiles& files) {
 
 void check_options(const ConvertOptions& options) {
   if (options.layout == ShardLayout::kPacked) {
-    fail(ExitCode::kUsage, "the packed layout is made by `bertha data pack`");
+    fail(ExitCode::kUsage, "the packed layout needs another command: run `bertha data pack`");
   }
   refuse_same_folder(options.source, options.output_dir);
 }

@@ -66,7 +66,9 @@ void check_unchanged(const SequenceFile& file) {
   const auto bytes = static_cast<int64_t>(fs::file_size(file.path, error));
   if (!error && bytes == file.bytes) return;
   fail(ExitCode::kData, file.path, ": ", error ? error.message() : concat(bytes, " bytes"),
-       ", but ", file.bytes, " bytes at first; the file was changed while it was read");
+       ", but ", file.bytes,
+       " bytes at first: the file was changed while it was read; run the "
+       "command again");
 }
 
 using Take = std::function<void(const SampleView&)>;
@@ -122,8 +124,8 @@ void refuse_hdf5_beside(const std::string& folder, const std::string& records) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!is_shard_name(name) && kind_of(entry.path()) != SequenceFileKind::kShard) continue;
-    fail(ExitCode::kData, folder, ": holds HDF5 files (", name, ") and TFRecord files (",
-         fs::path(records).filename().string(), "); keep them in folders of their own");
+    fail(ExitCode::kData, folder, ": contains HDF5 files (", name, ") and TFRecord files (",
+         fs::path(records).filename().string(), "); put them into separate folders");
   }
 }
 
@@ -150,7 +152,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
   if (const auto gone = missing_of_numbered(names); !gone.empty()) {
     fail(ExitCode::kData, path, ": ", gone.size(), " of ", gone.size() + names.size(),
          " files are missing: ", first_names(gone),
-         "; copy them, or accept the part that is there with --partial");
+         "; copy them, or accept the existing part with --partial");
   }
   return paths;
 }
@@ -179,7 +181,8 @@ SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int6
     if (most_seqs > 0) file.num_seqs = std::min(file.num_seqs, most_seqs - all.num_seqs);
     all.num_seqs += file.num_seqs;
   }
-  if (all.num_seqs == 0) fail(ExitCode::kData, paths.front(), ": no sequence inside");
+  if (all.num_seqs == 0)
+    fail(ExitCode::kData, paths.front(), ": contains no sequence; give another data set");
   return all;
 }
 

@@ -54,7 +54,7 @@ JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(lock_output_folder(
   const std::string key_path = work_path("key.txt");
   if (fs::exists(key_path) && read_text_file(key_path) != key_) {
     fail(ExitCode::kData, job_.output_dir,
-         ": holds unfinished work of another conversion; choose another output folder or remove "
+         ": contains unfinished work of another conversion; choose another output folder or remove "
          "this one");
   }
   write_new_file(key_path, key_);
@@ -69,8 +69,8 @@ void JobFolder::check_shard_names(const std::string& manifest) const {
   for (const ManifestShard& shard : result_.manifest.shards) listed.insert(shard.name);
   if (listed == std::set<std::string>(job_.names.begin(), job_.names.end())) return;
   fail(ExitCode::kData, manifest, ": lists ", result_.manifest.shards.size(),
-       " shards, but the conversion that it tells of writes ", job_.names.size(), " (",
-       job_.names.front(), " and on); it is damaged: remove it to make the data again");
+       " shards, but the conversion that it describes writes ", job_.names.size(), " (",
+       job_.names.front(), " and so on); it is damaged, remove it to convert the data again");
 }
 
 void JobFolder::make_shards(const std::function<void(int64_t shard, const std::string& path)>& make,
@@ -172,7 +172,7 @@ void check_source(const SourceOptions& options, const SequenceFiles& files,
 void refuse_same_folder(const SourceOptions& options, const std::string& output_dir) {
   std::error_code ignored;
   if (fs::equivalent(options.path, output_dir, ignored)) {
-    fail(ExitCode::kUsage, output_dir, ": is the source itself; choose another output folder");
+    fail(ExitCode::kUsage, output_dir, ": is the input itself; choose another output folder");
   }
 }
 

@@ -43,7 +43,7 @@ ExampleDecoder::ExampleDecoder(const SampleLimits& limits, Wrong wrong)
 
 SampleView ExampleDecoder::decode(std::span<const std::byte> record) {
   if (!example_.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
-    wrong_("no tf.train.Example: a field is cut short, or of an unknown type");
+    wrong_("not a tf.train.Example: a field is truncated or of an unknown type");
   }
   std::array<const tf::Feature*, kNames.size()> features{};
   for (const tf::FeatureEntry& entry : example_.features().feature()) {
@@ -64,7 +64,7 @@ SampleView ExampleDecoder::decode(std::span<const std::byte> record) {
     if (found != wanted[i]) {
       wrong_(concat("feature ", kNames[i], " has ", found, " ",
                     i == kWeights ? "floats" : "integers", ", want ", wanted[i],
-                    i == kNext ? "" : "; give the lengths that the data was made with"));
+                    i == kNext ? "" : "; give the lengths with which the data was prepared"));
     }
   }
   const auto live_prefix_of = [&](Feature feature) {
@@ -83,7 +83,7 @@ SampleView ExampleDecoder::decode(std::span<const std::byte> record) {
     const float want = i < num_masked ? 1.0f : 0.0f;
     if (weights[i] == want) continue;
     wrong_(concat("feature ", kNames[kWeights], ", element ", i, " is ", weights[i], ", want ",
-                  want, " as there are ", num_masked, " masked positions"));
+                  want, " because there are ", num_masked, " masked positions"));
   }
   const auto copy = [&](size_t index, size_t count, auto& to) {
     copy_checked(kNames[index], integers[index].first(count), wrong_, to);

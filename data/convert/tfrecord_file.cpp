@@ -31,7 +31,7 @@ void TfRecordFile::seek(int64_t record, int64_t offset_bytes) {
 
 void TfRecordFile::damaged(const std::string& what) const {
   fail(ExitCode::kData, path_, ": record ", record_, " at byte ", offset_bytes_, ": ", what,
-       "; the file is damaged, copy or make it again");
+       "; the file is damaged, copy or write it again");
 }
 
 void TfRecordFile::wrong_record(const std::string& what) const {
@@ -61,11 +61,11 @@ int64_t TfRecordFile::read_length() {
   if (load<uint32_t>(header.data() + 8) != masked_crc32c(header.first(8))) {
     const bool gzip = offset_bytes_ == 0 && load<uint16_t>(header.data()) == 0x8b1f;
     if (gzip) {
-      fail(ExitCode::kData, path_, ": is compressed with gzip; unpack it first");
+      fail(ExitCode::kData, path_, ": is compressed with gzip; decompress it first");
     }
     if (offset_bytes_ == 0) {
       fail(ExitCode::kData, path_,
-           ": is no TFRecord file, or damaged: the checksum of its first length is wrong");
+           ": is not a TFRecord file, or is damaged: the checksum of its first length is wrong");
     }
     damaged("the checksum of its length is wrong");
   }

@@ -36,7 +36,7 @@ std::string ByteFile::read_at(int64_t offset_bytes, std::span<std::byte> out) co
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       return concat("cannot read at byte ", offset_bytes + done, ": ",
-                    got == 0 ? "the file became shorter" : std::strerror(errno));
+                    got == 0 ? "the file was truncated meanwhile" : std::strerror(errno));
     }
     done += got;
   }

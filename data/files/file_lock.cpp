@@ -64,8 +64,8 @@ std::string holder_text(int descriptor, const std::string& path, const std::stri
       errno == ESRCH) {
     return concat(holder,
                   " has ended or is in another container, but a program that is still "
-                  "running holds ",
-                  path, ", which `fuser ", path, "` names");
+                  "running has locked ",
+                  path, "; `fuser ", path, "` shows it");
   }
   return concat(holder.empty() ? "another process" : holder, " ", doing);
 }
@@ -99,7 +99,7 @@ FileLock::FileLock(const Request& request) : FileLock() {
   if (error != 0) {
     log_line(LogLevel::kWarning,
              concat(path, ": this file system has no locks (", std::strerror(error),
-                    "); make sure that no other process writes in this folder"));
+                    "); make sure that no other process writes to this folder"));
   }
   if (request.removes_file) removed_path_ = path;
   const std::string text =

@@ -47,8 +47,8 @@ void for_each_chunk(const std::string& path, const std::function<void(std::strin
 Digest::Digest(const char* algorithm)
     : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free), algorithm_(EVP_get_digestbyname(algorithm)) {
   if (algorithm_ == nullptr || EVP_DigestInit_ex(context_.get(), algorithm_, nullptr) != 1) {
-    fail(ExitCode::kEnvironment, "OpenSSL does not offer ", algorithm,
-         " here; a FIPS configuration may forbid it");
+    fail(ExitCode::kEnvironment, "OpenSSL does not provide ", algorithm,
+         " here; check whether a FIPS configuration forbids it");
   }
 }
 

@@ -37,7 +37,7 @@ bool is_no_place_for_a_file(const std::string& path) {
 NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + ".tmp") {
   if (is_no_place_for_a_file(path_)) {
     fail(ExitCode::kData, path_,
-         ": is a device, a pipe or a folder, which a file cannot replace; name a file");
+         ": is a device, a pipe or a folder, which a file cannot replace; give a file");
   }
   // Left by a killed process, or a link that somebody put there for this file to be written
   // through.

@@ -26,7 +26,7 @@ std::string read_text_file(const std::string& path, int64_t most_bytes) {
     got = std::fread(text.data() + size, 1, kChunkBytes, file.get());
     text.resize(size + got);
     if (static_cast<int64_t>(text.size()) > most_bytes) {
-      fail(ExitCode::kData, path, ": larger than ", most_bytes, " bytes; name another file");
+      fail(ExitCode::kData, path, ": larger than ", most_bytes, " bytes; give another file");
     }
   }
   if (std::ferror(file.get())) fail(ExitCode::kData, path, ": cannot read: ", std::strerror(errno));

@@ -79,10 +79,12 @@ ChecksumList read_checksum_list(const std::string& path) {
            "\", want the name of a shard, a tab and 32 hex digits");
     }
     if (!list.md5_of_stem.emplace(stem_of(line.substr(0, gap)), md5).second) {
-      fail(ExitCode::kData, path, ": line ", number, " names ", line.substr(0, gap), " again");
+      fail(ExitCode::kData, path, ": line ", number, " lists ", line.substr(0, gap),
+           " again; remove one of the lines");
     }
   }
-  if (list.md5_of_stem.empty()) fail(ExitCode::kData, path, ": no checksum inside");
+  if (list.md5_of_stem.empty())
+    fail(ExitCode::kData, path, ": contains no checksum; give a published list");
   return list;
 }
 
@@ -90,7 +92,7 @@ std::string unrelated_list(const ChecksumList& list, std::span<const std::string
   const auto known = [&](const std::string& name) { return !list.md5_of(name).empty(); };
   if (shard_names.empty() || std::ranges::any_of(shard_names, known)) return "";
   return concat("is the list of ", list.md5_of_stem.size(), " other shards (",
-                list.md5_of_stem.begin()->first, " and so on) and knows none of these ",
+                list.md5_of_stem.begin()->first, " and so on) and lists none of these ",
                 shard_names.size(), " (", stem_of(shard_names.front()),
                 " and so on); give the list of this number of shards");
 }
@@ -113,7 +115,7 @@ std::vector<ChecksumDifference> compare_checksums(const ChecksumList& list,
     } else if (want != shard.md5_of_lists) {
       differences.push_back({Kind::kOtherTokens, shard.name,
                              concat("checksum of the token ids is ", shard.md5_of_lists, ", want ",
-                                    want, " as ", list.path, " says")});
+                                    want, " as in ", list.path)});
     }
   }
   for (const auto& [stem, md5] : list.md5_of_stem) {

@@ -45,7 +45,7 @@ GlobalHeapReader::GlobalHeapReader(const std::string& path, int64_t base_bytes)
 
 void GlobalHeapReader::damaged(const Place& place, const std::string& what) const {
   fail(ExitCode::kData, path_, ": dataset ", place.dataset, ", row ", place.row, ": ", what,
-       "; the file is damaged, make it again");
+       "; the file is damaged, prepare it again");
 }
 
 void GlobalHeapReader::read_at(int64_t offset_bytes, std::span<std::byte> out,

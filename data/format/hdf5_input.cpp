@@ -69,8 +69,8 @@ void refuse_driver_information(const ByteFile& file, const std::string& path) {
     const std::string_view address(&head[first_address + 3 * address_bytes], address_bytes);
     if (std::ranges::all_of(address, [](char byte) { return byte == '\xff'; })) return;
     fail(ExitCode::kData, path,
-         ": has an HDF5 driver information block, as files in several parts; want one file without "
-         "it, write it again");
+         ": has an HDF5 driver information block, as files in several parts have; want one file "
+         "without it, write it again");
   }
 }
 
@@ -78,7 +78,7 @@ void refuse_driver_information(const ByteFile& file, const std::string& path) {
 int64_t checked_bytes(const std::string& path) {
   const ByteFile file(path);
   if (file.size_bytes() == 0) {
-    fail(ExitCode::kData, path, ": empty file (0 bytes), want an HDF5 file; make it again");
+    fail(ExitCode::kData, path, ": empty file (0 bytes), want an HDF5 file; prepare it again");
   }
   refuse_driver_information(file, path);
   return file.size_bytes();
@@ -86,11 +86,10 @@ int64_t checked_bytes(const std::string& path) {
 
 void refuse_link(hid_t file, const std::string& name, const std::string& where) {
   H5L_info_t link{};
-  checked(H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT), where, " is not there");
+  checked(H5Lget_info(file, name.c_str(), &link, H5P_DEFAULT), where, " does not exist");
   if (link.type == H5L_TYPE_HARD) return;
   fail(ExitCode::kData, where,
-       " is a soft or external link, which is not followed; want the dataset itself, write the "
-       "file again without links");
+       " is a soft or external link, want the dataset itself; write the file again without links");
 }
 
 // --- how the values of a dataset are stored ---
@@ -141,7 +140,7 @@ int64_t ratio_of_filters(hid_t creation, int64_t chunk_bytes, const std::string&
          name[0] == 0 ? concat(filter) : name.data(),
          ratio > 0 ? ", which this HDF5 library lacks"
                    : ", want none or those that come with HDF5 and h5py",
-         "; rewrite the file with `h5repack -f NONE` where the filter is installed");
+         "; rewrite the file with `h5repack -f NONE` on a machine with that filter");
   }
   return most;
 }
@@ -173,7 +172,7 @@ Arrangement arrangement_of(hid_t dataset, const std::string& where) {
   found.chunk.resize(found.extents.size());
   if (H5Pget_chunk(found.creation.get(), rank, found.chunk.data()) != rank ||
       std::ranges::find(found.chunk, 0) != found.chunk.end()) {
-    fail(ExitCode::kData, where, " has no chunk size; the file is damaged, make it again");
+    fail(ExitCode::kData, where, " has no chunk size; the file is damaged, prepare it again");
   }
   return found;
 }
@@ -183,12 +182,12 @@ void check_storage(hid_t dataset, const Arrangement& of, int64_t file_bytes,
                    const std::string& where) {
   const hid_t creation = of.creation.get();
   if (H5Pget_external_count(creation) != 0) {
-    fail(ExitCode::kData, where, " has its values in other files; write the file with them inside");
+    fail(ExitCode::kData, where, " has its values in other files; write all values into one file");
   }
   const H5D_layout_t layout = H5Pget_layout(creation);
   if (layout == H5D_VIRTUAL) {
     fail(ExitCode::kData, where,
-         " is virtual: its values are in other files; write the file with them inside");
+         " is virtual: its values are in other files; write all values into one file");
   }
   if (of.extents.empty()) return;  // one value or none: the caller's complaint names the rank
   const int64_t chunk_bytes = of.bytes_of(of.chunk);
@@ -207,7 +206,7 @@ void check_storage(hid_t dataset, const Arrangement& of, int64_t file_bytes,
     if (stated_bytes <= most && num_chunks <= file_bytes && stored_bytes <= file_bytes) return;
     fail(ExitCode::kData, where, " states ", of.extents[0], " rows, ", stated_bytes,
          " bytes in all, but ", what, " of ", stored_bytes, " bytes can hold at most ", most,
-         "; the file is damaged, make it again");
+         "; the file is damaged, prepare it again");
   };
   expect_room(file_bytes, "the file");  // first: the library walks through all chunks below
   const auto stored_bytes = static_cast<int64_t>(H5Dget_storage_size(dataset));
@@ -219,7 +218,7 @@ void check_storage(hid_t dataset, const Arrangement& of, int64_t file_bytes,
   }
   if (stored_bytes == 0 || (layout == H5D_CHUNKED && times(1, found_chunks) < num_chunks)) {
     fail(ExitCode::kData, where, ": ", stored_bytes == 0 ? "its" : "some of its",
-         " rows were never written; make the file again");
+         " rows were never written; prepare the file again");
   }
   expect_room(stored_bytes, "its storage");
 }
@@ -231,7 +230,7 @@ Hdf5Input::Hdf5Input(const std::string& path) : path_(path), file_bytes_(checked
   prepare_to_read();
   const Hdf5Id access = access_properties();
   file_ = own(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, path,
-              ": not a readable HDF5 file, it is damaged or of another kind; make it again");
+              ": not a readable HDF5 file, it is damaged or of another kind; prepare it again");
 }
 
 Hdf5Input::~Hdf5Input() {

@@ -41,7 +41,8 @@ void write_text(std::string_view text) {
     write_text(may_steer_a_terminal ? std::string_view("?") : std::string_view(&letter, 1));
   }
   write_text(
-      ": it crashes the HDF5 library or keeps it in a loop; the file is damaged, make or copy it "
+      ": it crashes the HDF5 library or keeps it in a loop; the file is damaged, prepare or copy "
+      "it "
       "again\n");
   _exit(static_cast<int>(ExitCode::kData));
 }

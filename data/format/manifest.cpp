@@ -133,8 +133,8 @@ Manifest read_manifest(const std::string& path) {
     const nlohmann::json root = parse_json(read_text_file(path));
     return from_json(JsonField(path, root));
   } catch (const JsonError& error) {
-    fail(ExitCode::kData, path, ": not valid JSON, it is damaged; make it again (", error.what(),
-         ")");
+    fail(ExitCode::kData, path, ": not valid JSON, it is damaged; prepare the data again (",
+         error.what(), ")");
   }
 }
 

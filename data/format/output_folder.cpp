@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMarkerName = "made_by_bertha.txt";
 constexpr const char* kMarkerText =
-    "Unfinished work of `bertha data`: the same command started again goes on from it and removes\n"
-    "this folder when the data set is finished.\n";
+    "Unfinished work of `bertha data`: the same command, run again, continues it and removes this\n"
+    "folder when the data set is complete.\n";
 
 fs::path work_folder(const std::string& output_dir) { return fs::path(output_dir) / "work"; }
 
@@ -41,7 +41,7 @@ std::string option_of(const std::string& fact) {
       {"max_seqs_per_pack", "--max-per-pack"},
       {"shuffle_seed", "the seed of --shuffle"},
       {"text_form", "the form of the text (--prose)"},
-      {"tokenizer", "the tokenizer settings beside --vocab"},
+      {"tokenizer", "the tokenizer settings next to --vocab"},
       {"vocab_sha256", "the SHA-256 of --vocab"}};
   static const std::vector<std::string> kOptions{
       "layout",       "duplication", "masked_fraction", "short_seq_probability",
@@ -61,7 +61,7 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (!error) return;
-  fail(ExitCode::kData, folder, ": cannot make the folder: ", error.message(),
+  fail(ExitCode::kData, folder, ": cannot create the folder: ", error.message(),
        "; choose another output folder");
 }
 
@@ -69,7 +69,7 @@ FileLock lock_output_folder(const std::string& output_dir) {
   make_folder(output_dir);
   return FileLock({.folder = output_dir,
                    .name = ".bertha.lock",
-                   .doing = "is making data in this folder",
+                   .doing = "is writing data to this folder",
                    .advice = "choose another output folder",
                    .removes_file = true});
 }
@@ -86,7 +86,7 @@ std::string make_work_folder(const std::string& output_dir) {
   std::error_code error;
   if (fs::exists(folder, error) && !was_just_made(folder)) {
     fail(ExitCode::kData, folder.string(),
-         ": bertha keeps unfinished work under this name, but did not make this folder; rename it "
+         ": bertha uses this name for unfinished work, but did not create this folder; rename it "
          "or choose another output folder");
   }
   make_folder(folder);
@@ -119,8 +119,8 @@ void check_nothing_foreign(const std::string& output_dir,
     if (!is_list && !is_shard_name(name)) continue;
     if (is_ours && (is_list || known.contains(name))) continue;
     fail(ExitCode::kData, entry->path().string(),
-         ": this command did not make it and would write or leave shards beside it; remove it or "
-         "choose another output folder");
+         ": was not written by this command, which would add or leave shards next to it; remove it "
+         "or choose another output folder");
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     fail(ExitCode::kData, output_dir, ": cannot list the folder: ", error.message(),
@@ -134,8 +134,8 @@ void check_same_facts(const std::string& manifest_path, const DataFacts& found,
     const auto other = found.find(name);
     const std::string other_value = other == found.end() ? "(nothing)" : other->second;
     if (other_value == value) continue;
-    fail(ExitCode::kData, manifest_path, ": the folder holds data made with ", option_of(name),
-         " = ", other_value, ", but now it is ", value,
+    fail(ExitCode::kData, manifest_path, ": the folder contains data prepared with ",
+         option_of(name), " = ", other_value, ", but it is now ", value,
          "; choose another output folder or remove this one");
   }
 }

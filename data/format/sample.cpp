@@ -18,7 +18,7 @@ void check_ids(const RowReport& row, const char* dataset, std::span<const TokenI
   if (num_outside == 0) return;
   const auto found = std::ranges::find_if(ids, outside);
   row.wrong(dataset, "element ", found - ids.begin(), " is id ", *found, ", want 0 to ",
-            vocab_size - 1, " (is this the vocabulary the data was made with?)");
+            vocab_size - 1, " (check that this is the vocabulary of the data)");
 }
 
 void check_lengths(const RowReport& row, const SampleView& sample, const SampleLimits& limits) {
@@ -26,7 +26,7 @@ void check_lengths(const RowReport& row, const SampleView& sample, const SampleL
   const int64_t num_masked = std::ssize(sample.masked_positions);
   if (num_tokens < 1 || num_tokens > limits.max_seq_tokens) {
     row.wrong(dataset_names::kInputIds, num_tokens, " tokens, want 1 to ", limits.max_seq_tokens,
-              " (was the data made for longer sequences?)");
+              " (check whether the data was prepared for longer sequences)");
   }
   if (num_masked > limits.max_masked_per_seq) {
     row.wrong(dataset_names::kMaskedPositions, num_masked, " masked positions, want at most ",

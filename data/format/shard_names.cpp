@@ -113,9 +113,10 @@ std::vector<std::string> list_shards(const std::string& path) {
   }
   if (!shards.empty()) return shards;
   if (const auto found = std::ranges::find_if(names, is_unconverted); found != names.end()) {
-    fail(ExitCode::kData, path, ": holds ", *found,
-         " and no shard; make shards of TFRecord files by `bertha data convert ", shell_word(path),
-         " --output DIR`, of text by `bertha data prepare --text ", shell_word(path), " ...`");
+    fail(ExitCode::kData, path, ": contains ", *found,
+         " but no shard; convert TFRecord files with `bertha data convert ", shell_word(path),
+         " --output DIR`, prepare text with `bertha data prepare --text ", shell_word(path),
+         " ...`");
   }
   const auto other = std::ranges::find_if(names, is_hdf5_name);
   fail(ExitCode::kData, path, ": no shard in this folder",
@@ -139,8 +140,8 @@ std::vector<std::string> shard_names(int64_t count) {
 
 std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards) {
   if (num_samples < num_shards) {
-    fail(ExitCode::kData, num_shards, " shards wanted, but there are only ", num_samples,
-         " samples; ask for at most that many shards or give more data");
+    fail(ExitCode::kData, "found only ", num_samples, " samples, want at least one for each of ",
+         num_shards, " shards; ask for fewer shards or give more data");
   }
   const int64_t nominal = ceil_div(num_samples, num_shards);
   const int64_t num_smaller = num_shards * nominal - num_samples;

@@ -91,7 +91,7 @@ bool adds_up(const PackedRows& rows, int64_t row, int64_t max_seq_tokens,
   const int64_t tokens = rows.tokens.length(row);
   if (tokens < 1 || tokens > max_seq_tokens) {
     return found.wrong(kInputIds, tokens, " tokens, want 1 to ", max_seq_tokens,
-                       " (was the data made for longer sequences?)");
+                       " (check whether the data was prepared for longer sequences)");
   }
   const auto low = std::ranges::find_if(seq_tokens, [](int t) { return t < 1; });
   if (low != seq_tokens.end()) {
@@ -181,9 +181,9 @@ void ShardRows::expect_dataset(const DatasetFormat& want) {
   const Hdf5Dataset found = file_.describe(want.name);
   const bool is_wider = want.element == Hdf5Element::kI16 && found.element == Hdf5Element::kI32;
   if ((found.element != want.element && !is_wider) || found.rows != want.rows) {
-    fail(ExitCode::kData, path, ": dataset ", want.name, " holds ", found.type_text, ", want ",
+    fail(ExitCode::kData, path, ": dataset ", want.name, " contains ", found.type_text, ", want ",
          type_wanted(want),
-         found.rows != want.rows ? "; make the shard again"
+         found.rows != want.rows ? "; prepare the shard again"
                                  : concat("; write it again, with h5py file[\"", want.name,
                                           "\"][:].astype(\"", type_wanted(want), "\")"));
   }

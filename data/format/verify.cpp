@@ -121,7 +121,7 @@ void check_samples(const std::string& path, const SampleLimits& limits, ShardRes
 template <class Value>
 void expect_equal(const char* name, const Value& found, const Value& want, ShardResult& result) {
   if (found == want) return;
-  result.add(concat(name, " is ", found, ", want ", want, " as the manifest says"));
+  result.add(concat(name, " is ", found, ", want ", want, " as in the manifest"));
 }
 
 /// `entry` is null when the manifest does not exist or does not list the shard.
@@ -156,7 +156,7 @@ void find_duplicates(const std::vector<std::string>& names, const std::vector<Sh
     const auto [seen, is_new] = first_with.emplace(results[i].md5_of_lists, names[i]);
     if (is_new) continue;
     findings.push_back(
-        {.shard = names[i], .what = concat("holds the same token ids as ", seen->second)});
+        {.shard = names[i], .what = concat("contains the same token ids as ", seen->second)});
   }
 }
 
@@ -167,7 +167,8 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
   };
   if (const auto count = manifest.counts.find("samples");
       count != manifest.counts.end() && count->second != stats.num_samples) {
-    wrong(concat("counts.samples is ", count->second, ", but the shards hold ", stats.num_samples));
+    wrong(concat("counts.samples is ", count->second, ", but the shards contain ",
+                 stats.num_samples));
   }
   std::vector<int64_t> stated = manifest.token_length_histogram;
   std::vector<int64_t> found = stats.token_length_histogram;
@@ -177,8 +178,8 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
   const auto [want, have] = std::mismatch(stated.begin(), stated.end(), found.begin());
   if (want == stated.end()) return;
   const auto length = want - stated.begin();
-  wrong(concat("token_length_histogram[", length, "] is ", *want, ", but the shards hold ", *have,
-               " samples of ", length, " tokens"));
+  wrong(concat("token_length_histogram[", length, "] is ", *want, ", but the shards contain ",
+               *have, " samples of ", length, " tokens"));
 }
 
 /// `whole_folder` is false where one shard is checked: then the list may name others.
@@ -232,7 +233,8 @@ std::vector<std::string> probe_shards(const std::vector<std::string>& paths,
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       endings[shard] =
-          "it crashes the HDF5 library or keeps it in a loop; the file is damaged, make or copy it "
+          "it crashes the HDF5 library or keeps it in a loop; the file is damaged, prepare or copy "
+          "it "
           "again";
     }
     running.erase(child);
@@ -312,7 +314,7 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
   find_duplicates(names, results, report.findings);
   if (!report.has_manifest && whole_folder) {
     for (const std::string& name : missing_of_numbered(names)) {
-      report.findings.push_back({.shard = name, .what = "missing, going by the other names"});
+      report.findings.push_back({.shard = name, .what = "missing, judging by the other names"});
     }
   }
   if (!options.checksum_list.empty()) {

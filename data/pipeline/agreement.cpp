@@ -58,7 +58,7 @@ std::vector<std::vector<int64_t>> gather_values(Transport& transport, const Cont
   for (size_t rank = 0; rank < messages.size(); ++rank) {
     if (static_cast<Kind>(word(messages[rank], 0)) == Kind::kLeaving) {
       fail(ExitCode::kInternal, "rank ", rank,
-           " closed its data pipeline while other ranks still wanted batches; every rank must take "
+           " closed its data pipeline while other ranks still needed batches; every rank must take "
            "the same number of batches");
     }
     std::vector<int64_t>& of_rank = values.emplace_back();

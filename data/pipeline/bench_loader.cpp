@@ -65,8 +65,8 @@ class OwnedFolder {
   void make(const std::string& parent) {
     std::string name = parent + "/bertha_bench_loader_XXXXXX";
     if (mkdtemp(name.data()) == nullptr) {
-      fail(ExitCode::kData, parent, ": no folder can be made here: ", std::strerror(errno),
-           "; give a scratch folder with room");
+      fail(ExitCode::kData, parent, ": cannot create a folder here: ", std::strerror(errno),
+           "; give a scratch folder with free space");
     }
     path_ = name;
   }

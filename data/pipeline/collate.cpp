@@ -137,7 +137,7 @@ HostAllocator plain_host_allocator() {
       return {::operator new(static_cast<size_t>(bytes), kBlockAlignment),
               [](void* block) { ::operator delete(block, kBlockAlignment); }};
     } catch (const std::bad_alloc&) {
-      fail(ExitCode::kMemory, "no memory for a batch of ", bytes, " bytes");
+      fail(ExitCode::kMemory, "out of memory for a batch of ", bytes, " bytes");
     }
   };
 }

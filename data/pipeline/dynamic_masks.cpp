@@ -30,8 +30,7 @@ MaskDrawer::MaskDrawer(MaskRule rule, uint64_t seed, int64_t most_masked)
 void MaskDrawer::append(const SampleView& sample, int64_t epoch, SampleSet& to) {
   if (sample.token_ids.empty() || sample.token_ids.front() != rule_.special.classify) {
     fail(ExitCode::kData, "sample ", sample.id, " of data.train does not begin with [CLS], id ",
-         rule_.special.classify,
-         "; set data.vocab to the vocabulary that the shards were made with");
+         rule_.special.classify, "; set data.vocab to the vocabulary of the shards");
   }
   tokens_.assign(sample.token_ids.begin(), sample.token_ids.end());
   for (size_t m = 0; m < sample.masked_ids.size(); ++m) {

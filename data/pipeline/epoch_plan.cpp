@@ -121,9 +121,9 @@ class Published {
     for (int64_t round = 0; round < num_windows(); ++round) {
       if (seqs(round) > 0) return;
     }
-    fail(ExitCode::kData, "no shard of rank ", options_.rank, " holds a whole batch of ",
+    fail(ExitCode::kData, "no shard of rank ", options_.rank, " contains a whole batch of ",
          options_.batch_seqs,
-         " samples, which the published order wants; use fewer or larger shards, a smaller batch, "
+         " samples, which the published order needs; use fewer or larger shards, a smaller batch, "
          "or the windowed order");
   }
   int64_t num_windows() const { return std::ssize(shards_); }

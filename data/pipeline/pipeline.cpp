@@ -29,7 +29,7 @@ void check_options(const PipelineOptions& options, int num_ranks) {
   if (options.order == SampleOrder::kPublished && options.global_batch_seqs < num_ranks) {
     fail(ExitCode::kUsage, "a global batch of ", options.global_batch_seqs, " sequences on ",
          num_ranks,
-         " ranks; the published order wants one sequence per rank at least, so use a "
+         " ranks, but the published order needs at least one sequence per rank; use a "
          "larger batch, fewer ranks or the windowed order");
   }
 }

@@ -27,8 +27,8 @@ void check_same_shards(const std::filesystem::path& folder,
   for (size_t rank = 1; rank < seen.size(); ++rank) {
     if (seen[rank][0] != seen[0][0] || seen[rank][1] != seen[0][1]) {
       fail(ExitCode::kData, folder.string(), ": rank ", rank, " sees ", seen[rank][0],
-           " shards and rank 0 ", seen[0][0],
-           ", want the same names on all; copy the whole data set to every node");
+           " shards, but rank 0 ", seen[0][0],
+           ", want the same names on all ranks; copy the whole data set to every node");
     }
   }
 }
@@ -50,14 +50,14 @@ SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& lim
   SampleSet samples = read_shard(path, table.first_ids[at], limits);
   if (samples.size() != table.num_seqs[at]) {
     fail(ExitCode::kData, path, ": ", samples.size(), " samples, but ", table.num_seqs[at],
-         " when the run started; the file was changed under it");
+         " when the run started: the file was changed meanwhile; start the run again");
   }
   return samples;
 }
 
 ShardTable inspect_shards(const std::vector<std::string>& paths,
                           const std::vector<std::string>& xxh3, Transport& transport) {
-  if (paths.empty()) fail(ExitCode::kData, "the list of shards is empty");
+  if (paths.empty()) fail(ExitCode::kData, "the list of shards is empty; give at least one shard");
   BERTHA_CHECK(xxh3.empty() || xxh3.size() == paths.size(), xxh3.size(), " hashes of ",
                paths.size(), " shards");
   const auto num_ranks = static_cast<size_t>(transport.size());
@@ -78,8 +78,9 @@ ShardTable inspect_shards(const std::vector<std::string>& paths,
     table.total_seqs += table.num_seqs.back();
   }
   if (table.total_seqs == 0) {
-    fail(ExitCode::kData, paths.front(), paths.size() > 1 ? " and the other shards" : "",
-         ": no sample inside; prepare the data again");
+    fail(ExitCode::kData, paths.front(),
+         paths.size() > 1 ? " and the other shards contain" : ": contains",
+         " no sample; prepare the data again");
   }
   return table;
 }

@@ -52,9 +52,10 @@ class LengthSource {
 
 void check_steps(const SyntheticSteps& steps) {
   if (steps.vocab_size <= kFirstWord) {
-    fail(ExitCode::kUsage, "model.vocab_size is ", steps.vocab_size,
-         "; synthetic batches use the published ids of [CLS], [SEP] and [MASK], want more than ",
-         kFirstWord, ".");
+    fail(
+        ExitCode::kUsage, "model.vocab_size is ", steps.vocab_size,
+        ", but synthetic batches use the published ids of [CLS], [SEP] and [MASK]; want more than ",
+        kFirstWord, ".");
   }
   const int64_t most = steps.tokens_per_micro_batch;
   if (most != 0 && most < steps.max_seq_tokens) {
@@ -204,7 +205,7 @@ LengthHistogram parse_length_histogram(const std::string& text, const std::strin
     int64_t& count = histogram[static_cast<size_t>(length)];
     if (__builtin_add_overflow(count, values.back(), &count)) {
       fail(ExitCode::kData, source, ":", number, ": the counts of length ", length,
-           " add up to more than 64 bits hold, want fewer sequences.");
+           " add up to more than fits into 64 bits, want fewer sequences.");
     }
   }
   if (std::ranges::all_of(histogram, [](int64_t count) { return count == 0; })) {

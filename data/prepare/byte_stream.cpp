@@ -103,7 +103,7 @@ Decoder decoder_for(std::string_view begin) {
 /// What a file is that begins so, and what to do with it; "" if it may be text.
 const char* foreign_kind(std::string_view begin) {
   if (begin.starts_with("PK\x03\x04")) {
-    return "a ZIP archive, as .docx, .xlsx and .epub are; unpack it, or save its text as .txt";
+    return "a ZIP archive, such as .docx, .xlsx or .epub; unpack it, or save its text as .txt";
   }
   if (begin.starts_with("PAR1")) {
     return "a Parquet file; write its rows as JSON lines into `bertha data prepare --text -` "
@@ -111,7 +111,7 @@ const char* foreign_kind(std::string_view begin) {
   }
   if (begin.starts_with("%PDF-")) return "a PDF; convert it first, for example with pdftotext";
   if (begin.starts_with("BZh") && begin.substr(4).starts_with("1AY")) {
-    return "bzip2 data; give them as standard input: bzip2 -dc FILE | bertha ... --text -";
+    return "bzip2 data; pipe them into standard input: bzip2 -dc FILE | bertha ... --text -";
   }
   return "";
 }
@@ -184,7 +184,7 @@ size_t ByteStream::decode(std::span<char> out) {
       std::span<char> left = out;
       const DecodeStep step = decoder_(input_, left);
       if (!step.problem.empty()) {
-        fail(ExitCode::kData, path_, ": ", step.problem, "; copy or make the file again");
+        fail(ExitCode::kData, path_, ": ", step.problem, "; copy or write the file again");
       }
       inside_member_ = !step.ends_member;
       if (left.size() < out.size()) return out.size() - left.size();
@@ -192,7 +192,7 @@ size_t ByteStream::decode(std::span<char> out) {
     if (!input_.empty() || fill()) continue;
     if (!inside_member_) return 0;
     fail(ExitCode::kData, path_, ": the compressed data end early, after ", bytes_read_,
-         " bytes; the file was cut off: copy or make it again");
+         " bytes: the file is truncated; copy or write it again");
   }
 }
 

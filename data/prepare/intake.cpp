@@ -265,7 +265,7 @@ Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& opti
   const int64_t num_documents = sum(&GroupText::documents);
   if (num_documents == 0) {
     fail(ExitCode::kData, sources.front().path, ": no document in the input text (", sources.size(),
-         " files)");
+         " files); give more text");
   }
   if (options.hold_out > 0 && sum(&GroupText::held_out_documents) == 0 && num_documents > 1) {
     hold_out_one(texts);

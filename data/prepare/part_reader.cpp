@@ -76,7 +76,7 @@ std::optional<std::string_view> LineReader::next_piece(size_t most) {
 void LineReader::check(std::string_view line) const {
   if (const size_t at = line.find('\0'); at != std::string_view::npos) {
     fail(ExitCode::kData, path(), ", line ", line_number_, ", byte ", at + 1,
-         ": a zero byte, as binary files and UTF-16 have; give text in UTF-8, or remove the zero "
+         ": a zero byte, as in binary files and UTF-16; give text in UTF-8, or remove the zero "
          "bytes (tr -d '\\000')");
   }
   if (const std::optional<int64_t> at = first_invalid_utf8(line)) {
@@ -120,7 +120,7 @@ Documents read_documents(const std::string& path, WordPieceTokenizer& tokenizer,
   }
   close_document(documents);
   if (documents.size() == 0) {
-    fail(ExitCode::kData, path, ": holds no document in its ", lines.bytes_read(),
+    fail(ExitCode::kData, path, ": contains no document in its ", lines.bytes_read(),
          " bytes, want sentences, one per line, with a blank line between documents");
   }
   return documents;

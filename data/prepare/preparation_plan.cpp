@@ -150,7 +150,7 @@ void check_options(const PrepareOptions& options) {
   }
   if (options.hold_out > 0 && options.eval_samples > 0) {
     fail(ExitCode::kUsage, "--hold-out ", options.hold_out, " and --eval-samples ",
-         options.eval_samples, ", want one of them: both make evaluation data");
+         options.eval_samples, ", want one of them: both write evaluation data");
   }
 }
 
@@ -259,7 +259,7 @@ bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
   for (const char* name : {"documents", "sentences", "masked_tokens"}) {
     if (manifest.counts.contains(name)) continue;
     fail(ExitCode::kData, path, ": counts.", name, " is missing, want the number of ", name,
-         "; make the data again with --no-resume");
+         "; prepare the data again with --no-resume");
   }
   const auto held_out = manifest.counts.find("held_out_documents");
   if (held_out == manifest.counts.end() || held_out->second == 0) return true;

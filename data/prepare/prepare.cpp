@@ -264,15 +264,15 @@ void check_published(const std::vector<SourceFile>& sources) {
   const auto other = std::ranges::find_if_not(sources, &SourceFile::is_plain);
   if (other == sources.end()) return;
   fail(ExitCode::kUsage, other->path,
-       ": --official wants files of plain text, a sentence per line; write the text out first");
+       ": --official needs files of plain text, one sentence per line; convert the text first");
 }
 
 }  // namespace
 
 std::vector<int64_t> eval_selection(int64_t num_samples, int64_t num_selected) {
   if (num_samples < num_selected) {
-    fail(ExitCode::kData, "--eval-samples ", num_selected, ", but the text gives ", num_samples,
-         " samples; ask for at most that many or give more text");
+    fail(ExitCode::kData, "--eval-samples ", num_selected, ", but the text yields only ",
+         num_samples, " samples; ask for at most that many or give more text");
   }
   const double ratio = static_cast<double>(num_samples) / static_cast<double>(num_selected);
   std::vector<int64_t> selection;
@@ -321,7 +321,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
     std::error_code ignored;
     if (!std::filesystem::equivalent(input, options.output_dir, ignored)) continue;
     fail(ExitCode::kUsage, options.output_dir,
-         ": is a folder of --text itself; choose another output folder");
+         ": is also a folder of --text; choose another output folder");
   }
   std::map<std::string, int64_t> left_out;
   const std::vector<SourceFile> sources =

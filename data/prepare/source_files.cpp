@@ -166,14 +166,14 @@ void check_complete(const std::string& folder, const std::vector<std::string>& p
         concat(folder, ": ", missing.size(), " of ", missing.size() + names.size(),
                " text files are missing: ", first_names(missing));
     if (accepted == MissingFiles::kRefuse) {
-      fail(ExitCode::kData, what, "; copy them, or accept the part that is there with --partial");
+      fail(ExitCode::kData, what, "; copy them, or accept the existing part with --partial");
     }
     log_line(LogLevel::kWarning, what);
   }
   if (const std::vector<std::string> gaps = gaps_in_series(names); !gaps.empty()) {
-    log_line(
-        LogLevel::kWarning,
-        concat(folder, ": going by the names of the others, text is missing: ", first_names(gaps)));
+    log_line(LogLevel::kWarning,
+             concat(folder,
+                    ": judging by the other names, text files are missing: ", first_names(gaps)));
   }
 }
 
@@ -209,8 +209,8 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
   }
   if (files.empty()) {
     fail(ExitCode::kData, folder,
-         ": no text in this folder, want files *.txt, part-*, *.jsonl, *.csv or *.tsv (those named"
-         " eval* are left out); name the files",
+         ": no text in this folder, want files *.txt, part-*, *.jsonl, *.csv or *.tsv (files named"
+         " eval* are left out); give the files",
          told);
   }
   if (!told.empty()) {
@@ -241,9 +241,10 @@ Contents contents_of(ByteStream& stream) {
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   text.erase(0, text.find_first_not_of(kBlanks));
   if (is_json(text)) {
-    return {SourceForm::kJsonLines, "JSON",
-            "name a file of an object a line *.jsonl, and its field with --field; or write the "
-            "text out first, for example with jq -r .text"};
+    return {
+        SourceForm::kJsonLines, "JSON",
+        "rename a file with one object per line to *.jsonl, and give its field with --field; or "
+        "extract the text first, for example with jq -r .text"};
   }
   if (is_html(text)) {
     return {std::nullopt, "HTML or XML", "convert it first, for example with html2text"};
@@ -256,7 +257,7 @@ Contents contents_of(ByteStream& stream) {
     if (columns == 0) continue;
     return {separator == '\t' ? SourceForm::kTsv : SourceForm::kCsv,
             concat("a table of ", columns, " columns"),
-            "name the file *.csv or *.tsv, and the column of the text with --field"};
+            "rename the file to *.csv or *.tsv, and give the column of the text with --field"};
   }
   return {SourceForm::kText};
 }

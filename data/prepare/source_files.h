@@ -51,8 +51,8 @@ inline constexpr LeftOutReason kLeftOutReasons[] = {
     {"left_out_eval", "named eval*"},
     {"left_out_markup", "HTML or XML, convert them first"},
     {"left_out_parquet", "Parquet or Arrow, pipe their rows into --text - as JSON lines"},
-    {"left_out_office", "PDF, EPUB or of an office program, save them as text"},
-    {"left_out_json", "JSON, but not an object a line"},
+    {"left_out_office", "PDF, EPUB or office documents, save them as text"},
+    {"left_out_json", "JSON, but not one object per line"},
     {"left_out_folders", "hidden, or a folder that is a link or the output"},
     {"left_out_links", "broken links, devices and pipes"}};
 

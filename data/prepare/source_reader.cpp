@@ -38,7 +38,7 @@ void read_plain_text(LineReader& lines, DocumentForm documents, const TextSink& 
 /// Gives the text of a record to the sink.
 void take_record(LineReader& lines, int64_t number, std::string_view text, const TextSink& sink) {
   if (text.find('\0') != std::string_view::npos) {
-    wrong(lines, number, "a zero byte in the text (\\u0000); remove it");
+    wrong(lines, number, "found a zero byte in the text (\\u0000); remove it");
   }
   std::string scratch;
   while (!text.empty()) {
@@ -62,7 +62,7 @@ const nlohmann::json& field_of(const nlohmann::json& record, const std::string& 
                                const LineReader& lines) {
   if (!record.is_object()) {
     wrong(lines, lines.line_number(), "is ", record.type_name(),
-          ", want a JSON object a line; write them with jq -c .[]");
+          ", want one JSON object per line; write them with jq -c .[]");
   }
   if (const auto found = record.find(field); found != record.end()) return *found;
   std::vector<std::string> names;
@@ -87,7 +87,7 @@ std::string text_of_ids(const nlohmann::json& value, const TokenIds& ids, const 
     }
     if (ids.reserved.contains(id)) {
       wrong(lines, lines.line_number(), "id ", id,
-            " is one of --special-ids, which are added here; leave them out "
+            " is one of --special-ids, which this command adds itself; leave them out "
             "(add_special_tokens=False)");
     }
     text += concat(id, ' ');
@@ -120,7 +120,7 @@ void read_json_lines(LineReader& lines, const std::string& field, const TextSink
   while (const auto line = lines.next_piece(kMostRecordBytes)) {
     if (!lines.ends_line()) {
       wrong(lines, lines.line_number(), "longer than ", kMostRecordBytes,
-            " bytes, want a record a line");
+            " bytes, want one record per line");
     }
     if (strip(*line).empty()) continue;
     nlohmann::json record;
@@ -128,7 +128,7 @@ void read_json_lines(LineReader& lines, const std::string& field, const TextSink
       record = parse_json(*line);
     } catch (const nlohmann::json::exception& error) {
       wrong(lines, lines.line_number(), "not a JSON object in one line (", error.what(),
-            "); write one object a line, for example with jq -c .[]");
+            "); write one object per line, for example with jq -c .[]");
     }
     const bool is_array_of_ids = ids && !record.is_object();
     const nlohmann::json& value = is_array_of_ids ? record : field_of(record, field, lines);
@@ -194,7 +194,7 @@ class TableReader {
       if (quote == std::string::npos) {
         field += '\n';
         if (field.size() > kMostRecordBytes || !read_line()) {
-          wrong(lines_, number_, "a quoted field that does not end, want \" after it");
+          wrong(lines_, number_, "a quoted field that does not end, want \" at its end");
         }
         at = 0;
       } else if (line_.compare(quote, 2, "\"\"") == 0) {

@@ -33,7 +33,7 @@ void with_json(const fs::path& path, const Use& use) {
     const Json root = parse_json(read_text_file(name));
     use(root, JsonField(name, root));
   } catch (const Json::exception& error) {
-    fail(ExitCode::kData, name, ": is not what transformers writes (", error.what(),
+    fail(ExitCode::kData, name, ": does not have the format of transformers (", error.what(),
          "); save the tokenizer again");
   }
 }
@@ -70,8 +70,8 @@ class FilesReader {
       read_added();
     } else {
       fail(ExitCode::kData, folder_.string(),
-           ": has neither vocab.txt nor tokenizer.json, so no text can be read for this model; "
-           "copy them here from where the model comes from");
+           ": has neither vocab.txt nor tokenizer.json, which are needed to tokenize text for this "
+           "model; copy them from the source of the model");
     }
     for (size_t id = 0; id < files_.wordpieces.size(); ++id) {
       if (files_.wordpieces[id].empty()) files_.wordpieces[id] = concat("[no token ", id, "]");
@@ -110,8 +110,8 @@ class FilesReader {
     const auto expect = [&](const char* part, const char* type) {
       if (file[part].contains("type") && root[part]["type"] == type) return;
       file[part].wrong(concat("one of type ", type,
-                              ", as BERT's tokenizer has; a text that another "
-                              "tokenizer reads can be given as ids (--ids)"));
+                              ", as in BERT's tokenizer; tokenize text with another tokenizer "
+                              "first and give its ids (--ids)"));
     };
     expect("model", "WordPiece");
     expect("normalizer", "BertNormalizer");

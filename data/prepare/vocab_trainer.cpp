@@ -242,8 +242,8 @@ std::vector<std::string> train_wordpieces(
       merger.merge(*pair,
                    table.add(table.wordpiece(pair->left) + table.wordpiece(pair->right).substr(2)));
     } else {
-      fail(ExitCode::kData, "the text gives ", table.size(), " wordpieces, want ", num_wordpieces,
-           "; ", advice_for(table.size() - num_special, num_wordpieces));
+      fail(ExitCode::kData, "the text yields only ", table.size(), " wordpieces, want ",
+           num_wordpieces, "; ", advice_for(table.size() - num_special, num_wordpieces));
     }
     if (table.size() % kWordpiecesPerReport == 0) on_wordpieces(table.size());
   }

@@ -35,7 +35,7 @@ Vocabulary::Vocabulary(TokenizerFiles files, TokenizerRules rules)
   const std::string& origin = files.path;
   if (wordpieces_.empty()) {
     fail(ExitCode::kData, origin,
-         ": is empty, want a wordpiece per line; name the vocabulary that the model was trained "
+         ": is empty, want one wordpiece per line; give the vocabulary that the model was trained "
          "with");
   }
   if (size() > kMostVocabEntries) {
@@ -47,14 +47,13 @@ Vocabulary::Vocabulary(TokenizerFiles files, TokenizerRules rules)
     if (text.empty()) {
       fail(ExitCode::kData, origin, ", line ", id + 1,
            ": empty, want one wordpiece per line; write an unused one such as [unused", id,
-           "] there (a line that is removed changes the ids of all lines after it)");
+           "] there (removing a line changes the ids of all later lines)");
     }
     if (strip(text).empty()) continue;
     const auto [earlier, is_new] = starts_.emplace(text, static_cast<TokenId>(id));
     if (!is_new) {
       fail(ExitCode::kData, origin, ", line ", id + 1, ": \"", shortened(text),
-           "\" was given in line ", earlier->second + 1,
-           " already; a wordpiece must be there once");
+           "\" is already in line ", earlier->second + 1, "; want each wordpiece once");
     }
     if (text.starts_with("##")) continuations_.emplace(text.substr(2), static_cast<TokenId>(id));
     longest_wordpiece_bytes_ =

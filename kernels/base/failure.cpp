@@ -26,7 +26,7 @@ Failure failure_of_system(const std::system_error& error) {
                    "; use fewer threads or processes, or raise the limit of processes "
                    "(ulimit -u)")};
   }
-  return {ExitCode::kEnvironment, concat("the system refuses: ", error.what())};
+  return {ExitCode::kEnvironment, concat("the system refused: ", error.what())};
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ inline void set_element(void* data, DType dtype, int64_t index, double number) {
   if (dtype == DType::kF16) return store(to_half(number));
   if (dtype == DType::kBF16) return store(to_bfloat16(number));
   if (dtype == DType::kE4M3) return store(to_e4m3(number));
-  BERTHA_CHECK(dtype == DType::kE5M2, name(dtype), " is no floating-point format");
+  BERTHA_CHECK(dtype == DType::kE5M2, name(dtype), " is not an fp8 format");
   store(to_e5m2(number));
 }
 

@@ -24,9 +24,10 @@ void* load_library() {
   const std::string in_build = concat(BERTHA_OPENBLAS_FOLDER "/", name);
   if (void* const found = dlopen(in_build.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   if (why.find(std::strerror(ENOMEM)) != std::string::npos) {
-    fail(ExitCode::kMemory, "no memory to load OpenBLAS: ", why, "; raise the limit (ulimit -v)");
+    fail(ExitCode::kMemory, "out of memory while loading OpenBLAS: ", why,
+         "; raise the limit (ulimit -v)");
   }
-  fail(ExitCode::kEnvironment, why, "; install OpenBLAS, or name its folder in LD_LIBRARY_PATH.");
+  fail(ExitCode::kEnvironment, why, "; install OpenBLAS, or add its folder to LD_LIBRARY_PATH.");
 }
 
 template <class Function>
@@ -93,9 +94,9 @@ void prepare_gemms(int threads) {
   for (size_t i = 0; i < buffers; ++i) {
     trial.emplace_back(std::malloc(kBufferBytes), &std::free);
     if (trial.back()) continue;
-    fail(ExitCode::kMemory, "no memory for the GEMMs of ", threads, " threads, ",
+    fail(ExitCode::kMemory, "out of memory for the GEMMs of ", threads, " threads, ",
          kBufferBytes >> 20,
-         " MiB of addresses each; use fewer threads or processes, or raise "
+         " MiB of address space each; use fewer threads or processes, or raise "
          "the limit (ulimit -v)");
   }
   trial.clear();

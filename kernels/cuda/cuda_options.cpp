@@ -6,8 +6,8 @@ namespace bertha {
 namespace {
 
 constexpr const char* kWhy =
-    "this GPU runs the portable kernels (compute capability 9.0 has others, unless portable ones "
-    "are asked for)";
+    "this GPU runs the portable kernels (only compute capability 9.0 has others, unless the "
+    "portable ones are selected)";
 
 }  // namespace
 

@@ -31,9 +31,9 @@ void check_segments(const ArgumentCheck& check, std::span<const LambSegment> seg
       check.refuse("segments", "name tensor ", segment.tensor, ", want one below ", tensors);
     }
     if (segment.begin < free_from || segment.begin > segment.end || segment.end > elements) {
-      check.refuse("segments", "hold [", segment.begin, ", ", segment.end, ") after element ",
+      check.refuse("segments", "contain [", segment.begin, ", ", segment.end, ") after element ",
                    free_from, " of a shard with ", elements,
-                   ", want them ascending, without overlap and inside");
+                   ", want them ascending, without overlap and inside the shard");
     }
     free_from = segment.end;
   }

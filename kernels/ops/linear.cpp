@@ -39,12 +39,13 @@ DType check_operands(const ArgumentCheck& check, const Operand& a, const Operand
   check.io(out_field, out);
   check.view(a.scale_field, a.inverse_scale, DType::kF32, {1});
   if (!is_fp8(b.matrix.dtype)) {
-    check.refuse(b.field, "is ", name(b.matrix.dtype), " beside ", name(a.matrix.dtype),
-                 ", want e4m3 or e5m2");
+    check.refuse(b.field, "is ", name(b.matrix.dtype), " but ", a.field, " is ",
+                 name(a.matrix.dtype), ", want e4m3 or e5m2");
   }
   check.view(b.scale_field, b.inverse_scale, DType::kF32, {1});
   if (a.matrix.dtype == DType::kE5M2 && b.matrix.dtype == DType::kE5M2) {
-    check.refuse(b.field, "is e5m2 beside e5m2, want e4m3: tensor cores do not multiply these");
+    check.refuse(b.field, "is e5m2 and ", a.field,
+                 " is too, want e4m3: tensor cores do not multiply two e5m2 matrices");
   }
   return out.dtype;
 }
@@ -92,7 +93,7 @@ void validate(const LinearBwdData& args) {
   check.optional_view("dbias_below", args.dbias_below, io, {inputs});
   check_saved(check, args.saved, args.activation, io, {rows, inputs});
   if (args.activation != Activation::kNone && args.accumulate == Accumulate::kYes) {
-    check.refuse("accumulate", "is yes with an activation, want no: it adds only with kNone");
+    check.refuse("accumulate", "is yes with an activation, want no: only kNone supports it");
   }
 }
 

@@ -61,11 +61,11 @@ void validate(const Quantize& args) {
   check.view("amax", args.amax, DType::kF32, {1});
   const bool gelu = keeps_pre_activation(args.activation);
   if (!gelu && args.activation != Activation::kNone) {
-    check.refuse("activation", "is another than a GELU, want a GELU or none");
+    check.refuse("activation", "is not a GELU, want a GELU or none");
   }
   if ((gelu || !args.derivative.has_data()) && args.column_sums.has_data()) {
     check.refuse("column_sums", "is ", args.column_sums.shape_text(),
-                 " of what is no gradient, want no data");
+                 " but the input is not a gradient, want no data");
   }
   check.optional_view("derivative", args.derivative, DType::kU8, {rows, columns});
   check.optional_view("column_sums", args.column_sums, io, {columns});
@@ -81,11 +81,12 @@ void validate(const QuantizeWeights& args) {
   for (const Quantize& weight : args.weights) {
     validate(weight);
     if (!is_fp8(format(weight)) || weight.activation != Activation::kNone) {
-      check.refuse("weights", "has one without output or with an activation");
+      check.refuse("weights", "contains one without output or with an activation");
     }
     if (weight.x.dtype != first.x.dtype || format(weight) != format(first)) {
-      check.refuse("weights", "has one of ", name(weight.x.dtype), " to ", name(format(weight)),
-                   " beside one of ", name(first.x.dtype), " to ", name(format(first)));
+      check.refuse("weights", "contains one of ", name(weight.x.dtype), " to ",
+                   name(format(weight)), " and one of ", name(first.x.dtype), " to ",
+                   name(format(first)), ", want one conversion");
     }
   }
 }

@@ -23,7 +23,7 @@ void validate(const ResidualLnBwd& args) {
   check.view("dbias", args.dbias, shape.io, {shape.columns});
   check_fp8_result(check, "dx_fp8", args.dx_fp8, shape.rows, shape.columns);
   if (args.dx.data != nullptr && args.dx.data == args.dresidual.data) {
-    check.refuse("dx", "is dresidual's memory, want two buffers");
+    check.refuse("dx", "shares memory with dresidual, want two buffers");
   }
 }
 

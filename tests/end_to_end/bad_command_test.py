@@ -32,7 +32,7 @@ class BadCommand(EndToEnd):
         for words in (["data", "vocab", "--text", shards / "manifest.json", "-o", shards / "manifest.json"],
                       ["data", "verify", shards, "--json", shards / "manifest.json"],
                       ["data", "stats", shards / ".." / shards.name, "--json", shards / "manifest.json"]):
-            self.check(words, "manifest.json is", "would be replaced", "name another file")
+            self.check(words, "manifest.json is", "would be replaced", "choose another file")
         self.assertEqual(tree(shards), before)
         for _ in range(2):  # a report of an earlier call may be replaced
             must("data", "stats", shards, "--json", shards / "stats.json")

@@ -145,7 +145,7 @@ class BadPaths(EndToEnd):
                          "--duplication", 500, "--output", output) as first:
                 first.wait_for((output / "work").exists, "its folder")
                 done = bertha("data", *words, "--output", output)
-                self.assert_failure(done, 5, output, "is making data in this folder")
+                self.assert_failure(done, 5, output, "is writing data to this folder")
                 self.assertEqual(first.wait().code, 0)
             must("data", "verify", output)
 
@@ -162,10 +162,10 @@ class BadPaths(EndToEnd):
             self.assert_failure(run(words, cwd=nodes), 4, *texts)
 
         fails(["bench", "loader", "--data", "alone"], "alone: ", "rank 1 of 2")
-        fails(["bench", "loader", "--data", "train"], "rank 1 sees 2 shards and rank 0 3")
+        fails(["bench", "loader", "--data", "train"], "rank 1 sees 2 shards, but rank 0 3")
         unverified = {"log__run_dir": self.new_folder(), "data__verify_manifest": "false"}
         fails(["train", *self.data.config(data__train="train", **unverified)],
-              "rank 1 sees 2 shards and rank 0 3")
+              "rank 1 sees 2 shards, but rank 0 3")
         fails(["train", *self.data.config(data__eval="train", **unverified)], "data.eval")
 
     def test_a_manifest_and_files_of_a_checkpoint_that_no_disk_can_read(self):

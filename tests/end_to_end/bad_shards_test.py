@@ -108,7 +108,7 @@ class BadShards(EndToEnd):
         folder = self.new_folder("shards")
         folder.mkdir()
         self.malform("no_samples", folder / "part_0.hdf5")
-        self.check(folder, folder / "part_0.hdf5", "no sample inside", ranks=0)
+        self.check(folder, folder / "part_0.hdf5", "no sample", ranks=0)
 
     def test_no_folder_and_no_shards(self):
         self.check(self.scratch / "nowhere", self.scratch / "nowhere", "no such file or folder",

@@ -48,7 +48,7 @@ class BadText(EndToEnd):
         folder = self.new_folder("texts")
         folder.mkdir()
         (folder / "a.txt").write_text("the old river .\n")
-        self.assert_failure(self.prepare(folder, folder), 2, f"{folder}: is a folder of --text itself")
+        self.assert_failure(self.prepare(folder, folder), 2, f"{folder}: is also a folder of --text")
         self.assertEqual([path.name for path in folder.iterdir()], ["a.txt"])
 
     def test_little_text_is_said_with_numbers(self):

@@ -221,7 +221,7 @@ class Links(EndToEnd):
         output.mkdir()
         os.symlink(other / "work", output / "work")
         done = bertha("data", "convert", self.data.train, "-o", output)
-        self.assert_failure(done, 4, output / "work", "did not make this folder")
+        self.assert_failure(done, 4, output / "work", "did not create this folder")
         self.assertEqual((other / "work" / "thesis").read_text(), "mine\n")
 
 

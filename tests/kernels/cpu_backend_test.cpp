@@ -100,7 +100,7 @@ TEST(CpuOps, RefuseSixteenBitTensorsWithASentence) {
                                         .picked = View(picked, DType::kBF16, {1, 2})});
                   },
                   ExitCode::kUsage),
-              AllOf(HasSubstr("source is bf16"), HasSubstr("takes f32;")));
+              AllOf(HasSubstr("source is bf16"), HasSubstr("needs f32;")));
 }
 
 }  // namespace

@@ -310,7 +310,7 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
       "transposed");
   has([](Quantize& args) { args.activation = Activation::kTanh; }, "want a GELU or none");
   has([](Quantize& args) { args.derivative = args.x; }, "want u8 [16,32]");
-  has([](Quantize& args) { args.column_sums = args.x; }, "of what is no gradient");
+  has([](Quantize& args) { args.column_sums = args.x; }, "but the input is not a gradient");
 }
 
 TEST(QuantizeArguments, WeightsAreAlike) {
@@ -332,7 +332,7 @@ TEST(QuantizeArguments, WeightsAreAlike) {
     return error_of([&] { validate(changed); }, ExitCode::kInternal);
   };
   EXPECT_THAT(message([](Quantize& weight) { weight.q.dtype = DType::kE5M2; }),
-              HasSubstr("f32 to e5m2 beside one of f32 to e4m3"));
+              HasSubstr("f32 to e5m2 and one of f32 to e4m3"));
   EXPECT_THAT(message([](Quantize& weight) { weight.q = View(); }), HasSubstr("without output"));
   EXPECT_THAT(message([](Quantize& weight) { weight.activation = Activation::kGelu; }),
               HasSubstr("activation"));

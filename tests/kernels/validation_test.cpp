@@ -197,7 +197,7 @@ TEST(Validation, LinearOfFp8) {
                           .weight_inverse_scale = f32({1})};
   expect_accepted(forward);
   expect_refused(forward, &LinearFwd::weight, f32({3, 7}),
-                 {"linear_fwd", "weight", "f32 beside e4m3", "want e4m3 or e5m2"});
+                 {"linear_fwd", "weight", "f32 but x is e4m3", "want e4m3 or e5m2"});
   expect_refused(forward, &LinearFwd::x, f32({kTokens, 7}),
                  {"x_inverse_scale", "for a matrix of f32", "want no data"});
   expect_refused(forward, &LinearFwd::x_inverse_scale, View(), {"x_inverse_scale"});
@@ -212,7 +212,7 @@ TEST(Validation, LinearOfFp8) {
                            .weight_inverse_scale = f32({1})};
   expect_accepted(data);
   expect_refused(data, &LinearBwdData::weight, View(some_memory, DType::kE5M2, {7, 3}),
-                 {"linear_bwd_data", "weight", "e5m2 beside e5m2", "want e4m3"});
+                 {"linear_bwd_data", "weight", "e5m2 and dy is too", "want e4m3"});
   expect_refused(data, &LinearBwdData::weight, fp8({3, 7}),
                  {"linear_bwd_data", "weight", "[3,7]", "want e4m3 [3,3]"});
   const LinearBwdWeight weight{.dy = View(some_memory, DType::kE5M2, {3, kTokens}),

@@ -148,8 +148,9 @@ std::string bench_text(const BenchReport& report) {
             (row.error <= 1 ? "" : concat("  WRONG: ", row.worst)) + "\n";
   }
   text += concat(
-      "verify: largest difference from the CPU backend compared with what roundings allow; at full "
-      "size, in the leading rows\nroof: ",
+      "verify: largest difference from the CPU backend as a share of the tolerance for roundings; "
+      "at "
+      "full size, in the leading rows\nroof: ",
       report.peak_bytes_per_second > 0
           ? fixed_text(report.peak_bytes_per_second / 1e9, 1) + " GB/s, given"
           : "a plain copy of as many bytes",
@@ -186,7 +187,7 @@ bool is_chosen(const std::string& operation, const std::vector<std::string>& nam
 void check_names(const std::vector<std::string>& names, const std::set<std::string>& operations) {
   for (const std::string& name : names) {
     if (std::ranges::none_of(operations, [&](const auto& op) { return is_chosen(op, {name}); })) {
-      fail(ExitCode::kUsage, "--op ", name, " is no operation; want some of ",
+      fail(ExitCode::kUsage, "--op ", name, " is not an operation; choose from ",
            joined(operations, ", "), ".");
     }
   }

@@ -64,8 +64,8 @@ Buffer CpuDevice::allocate(int64_t bytes) {
   const int64_t rounded = round_up(bytes, kAlignmentBytes);
   void* data = std::aligned_alloc(kAlignmentBytes, static_cast<size_t>(rounded));
   if (data == nullptr) {
-    fail(ExitCode::kMemory, "allocating ", bytes, " bytes of host memory failed, ",
-         free_memory_bytes(), " bytes are free");
+    fail(ExitCode::kMemory, "allocating ", bytes,
+         " bytes of host memory failed: ", free_memory_bytes(), " bytes are free");
   }
   std::memset(data, 0, static_cast<size_t>(rounded));
   return Buffer(data, bytes, [](void* pointer) { std::free(pointer); });

@@ -16,7 +16,7 @@ void run_cpu(WorkerPool& pool, const Args& args);
 inline void require_f32(const char* operation, const char* field, const View& view) {
   if (view.dtype == DType::kF32) return;
   fail(ExitCode::kUsage, operation, ": ", field, " is ", name(view.dtype),
-       ", but on the CPU this operation takes f32; convert it or choose another backend.");
+       ", but on the CPU this operation needs f32; convert it or choose another backend.");
 }
 
 }  // namespace bertha

@@ -12,8 +12,8 @@ void* ScratchMemory::take(int64_t bytes) {
   if (bytes <= bytes_) return blocks_.empty() ? nullptr : blocks_.back();
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   BERTHA_CUDA_CHECK(cudaStreamIsCapturing(stream_, &status));
-  BERTHA_CHECK(status == cudaStreamCaptureStatusNone, "an operation takes ", bytes,
-               " bytes for the first time while it is recorded, want a run before");
+  BERTHA_CHECK(status == cudaStreamCaptureStatusNone, "an operation allocates ", bytes,
+               " bytes while it is recorded, want a run before the recording");
   void* data = nullptr;
   const int64_t with_room = bytes + bytes / 8;  // batches differ a little: few outgrow the first
   BERTHA_CUDA_CHECK(cudaMallocAsync(&data, static_cast<size_t>(with_room), stream_));
@@ -37,8 +37,8 @@ void CudaContext::add_nothing(Accumulate accumulate, const View& sums) const {
 
 void CudaContext::require_fp8(const char* operation) const {
   if (kernels == KernelSet::kSm90a) return;
-  fail(ExitCode::kUsage, operation, " in fp8 needs the kernels of sm_90a (H100, H200), and ",
-       device.description(), " runs others; use bf16 there.");
+  fail(ExitCode::kUsage, operation, " in fp8 needs the kernels of sm_90a (H100, H200), but ",
+       device.description(), " does not run them; use bf16 there.");
 }
 
 }  // namespace bertha

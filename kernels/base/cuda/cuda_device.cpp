@@ -137,7 +137,7 @@ int count_cuda_devices() {
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0) return 0;  // no driver at all
     fail(ExitCode::kEnvironment, "the NVIDIA driver supports CUDA ", driver / 1000, ".",
-         driver % 1000 / 10, ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
+         driver % 1000 / 10, ", but this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
          "; install a newer driver.");
   }
   if (status != cudaSuccess) fail_cuda(status, "cudaGetDeviceCount");
@@ -147,10 +147,10 @@ int count_cuda_devices() {
 CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   const int count = count_cuda_devices();
   if (count == 0) {
-    fail(ExitCode::kEnvironment, "no GPU answers; check nvidia-smi and CUDA_VISIBLE_DEVICES");
+    fail(ExitCode::kEnvironment, "no GPU is available; check nvidia-smi and CUDA_VISIBLE_DEVICES");
   }
   if (ordinal < 0 || ordinal >= count) {
-    fail(ExitCode::kEnvironment, "GPU ", ordinal, " is wanted, and ", count,
+    fail(ExitCode::kEnvironment, "GPU ", ordinal, " is requested, but only ", count,
          count == 1 ? " is" : " are", " visible; check CUDA_VISIBLE_DEVICES");
   }
   use_cuda_device(ordinal);
@@ -163,11 +163,11 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   const std::string gpu = concat("GPU ", ordinal, " is a ", name_, " of compute capability ",
                                  code.major, ".", code.minor);
   if (code.major < kLeastComputeMajor) {
-    fail(ExitCode::kEnvironment, gpu, "; these kernels need ", kLeastComputeMajor,
-         ".0 (A100) or newer");
+    fail(ExitCode::kEnvironment, gpu, ", want ", kLeastComputeMajor,
+         ".0 (A100) or newer; use another GPU");
   }
   if (const cudaError_t status = find_loaded_code(code.compiled_for); status != cudaSuccess) {
-    fail(ExitCode::kEnvironment, gpu, ", and this program has no code for it (",
+    fail(ExitCode::kEnvironment, gpu, ", but this program has no code for it (",
          cudaGetErrorString(status),
          "); build with CMAKE_CUDA_ARCHITECTURES for it, as kernels/portable.md describes, or "
          "install a newer driver");
@@ -204,8 +204,8 @@ Buffer CudaDevice::allocate(int64_t bytes) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // clears the error, which the next check would report
     const auto [free_bytes, total_bytes] = memory_info();
-    fail(ExitCode::kMemory, "allocating ", gib(bytes), " on GPU ", ordinal_, " failed, ",
-         gib(free_bytes), " of ", gib(total_bytes), " are free");
+    fail(ExitCode::kMemory, "allocating ", gib(bytes), " on GPU ", ordinal_,
+         " failed: ", gib(free_bytes), " of ", gib(total_bytes), " are free");
   }
   if (status != cudaSuccess) fail_cuda(status, "cudaMalloc");
   Buffer buffer(data, bytes, [](void* pointer) { cudaFree(pointer); });

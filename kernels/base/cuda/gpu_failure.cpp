@@ -12,12 +12,13 @@ std::string gpu_failure_text(const std::string& call, const std::string& reason,
       return what;
     case GpuDamage::kPossible:
       return what +
-             "; a bug, or a broken GPU: then `dmesg | grep Xid` on this machine shows a line of it";
+             "; a bug, or a broken GPU: check `dmesg | grep Xid` on this machine for a line about "
+             "it";
     case GpuDamage::kCertain:
       return what +
              "; the GPU or its link is broken: see `dmesg | grep Xid` on this machine, and run "
              "again "
-             "without it to go on from the last checkpoint (`bertha doctor` examines machines)";
+             "without it to resume from the last checkpoint (`bertha doctor` checks machines)";
   }
   return what;
 }

@@ -43,7 +43,7 @@ void dispatch_16bit(DType dtype, const Work& work) {
     case DType::kBF16:
       return work(TypeTag<__nv_bfloat16>{});
     default:
-      fail(ExitCode::kInternal, "dtype is ", name(dtype), ", which the operation does not take");
+      fail(ExitCode::kInternal, "dtype is ", name(dtype), ", which the operation does not support");
   }
 }
 

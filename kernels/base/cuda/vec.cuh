@@ -215,7 +215,7 @@ __device__ __forceinline__ void store_floats(T* to, const float (&from)[N]) {
 template <class T>
 T* aligned_elements(const View& view) {
   BERTHA_CHECK(reinterpret_cast<uintptr_t>(view.data) % 16 == 0, "a view ", view.shape_text(),
-               " begins at an address that is no multiple of 16 bytes");
+               " begins at an address that is not a multiple of 16 bytes");
   return elements<T>(view);
 }
 

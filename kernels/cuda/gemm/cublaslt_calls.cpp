@@ -16,7 +16,7 @@ void* load_library() {
   const std::string in_toolkit = concat(BERTHA_CUBLASLT_FOLDER "/", name);
   if (void* const found = dlopen(in_toolkit.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   fail(ExitCode::kEnvironment, why, "; install cuBLAS of CUDA ", CUBLAS_VER_MAJOR,
-       ", or name its folder in LD_LIBRARY_PATH.");
+       ", or add its folder to LD_LIBRARY_PATH.");
 }
 
 }  // namespace

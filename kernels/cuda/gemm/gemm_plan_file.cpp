@@ -41,8 +41,8 @@ TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
   if (text != head_of(here, records) + records || records.size() % sizeof(Record) != 0) {
     log_line(LogLevel::kWarning,
              concat("tuned GEMM plans in ", path,
-                    " are ignored: the file is missing, damaged or not of ", here.device, ", ",
-                    here.library, "; tune again, to another file."));
+                    " are ignored: the file is missing, damaged or not for ", here.device, ", ",
+                    here.library, "; tune again, into another file."));
     return tuned;
   }
   for (size_t at = 0; at < records.size(); at += sizeof(Record)) {
@@ -66,7 +66,7 @@ void save_tuned_gemms(const std::string& path, const GemmOrigin& here, const Tun
   if (!out || std::rename(partial.c_str(), path.c_str()) != 0) {
     std::remove(partial.c_str());
     fail(ExitCode::kEnvironment, "writing tuned GEMM plans to ", path,
-         " failed; check that its folder exists and has room.");
+         " failed; check that its folder exists and has free space.");
   }
 }
 

@@ -38,7 +38,7 @@ CUtensorMap tensor_map(CUtensorMapDataType type, const void* data, CUtensorMapSw
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   BERTHA_CHECK(result == CUDA_SUCCESS, "tensor map of ", rank, " axes, the innermost of ",
                extents[0], " elements, the outermost of ", extents[rank - 1],
-               ": the driver answers ", static_cast<int>(result));
+               ": the driver returned ", static_cast<int>(result));
   return map;
 }
 
@@ -79,7 +79,7 @@ CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, in
 
 CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                                      int groups) {
-  BERTHA_CHECK(rows % 16 == 0, "even and odd ones of ", rows, " rows, want a multiple of 16");
+  BERTHA_CHECK(rows % 16 == 0, "even and odd rows of ", rows, " rows, want a multiple of 16");
   const int64_t row_bytes = columns * size_bytes(dtype);
   return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
                     {{columns, 0, box_columns(dtype)},

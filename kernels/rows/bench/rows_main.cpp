@@ -27,7 +27,7 @@ namespace {
 constexpr char kDescription[] =
     "Checks and times softmax and LayerNorm over many widths, PReLU at the shapes of an\n"
     "InsightFace network and BatchNorm + (Add +) ReLU at those of ResNet-50, next to a plain copy\n"
-    "of as many bytes. Exit code 7 when a result is wrong.\n";
+    "of as many bytes. Exit code 7 if a result is wrong.\n";
 
 struct Options {
   std::vector<std::string> operations;

@@ -86,7 +86,7 @@ struct ViewMaker {
       const int64_t factor = std::max<int64_t>(view.extent(axis), 1);
       if (__builtin_mul_overflow(bytes, factor, &bytes)) {
         fail(ExitCode::kInternal, operation, ": ", field, " is ", view.shape_text(),
-             ", more than 2^63 - 1 bytes, want extents of a tensor that memory holds");
+             ", more than 2^63 - 1 bytes, want extents of a tensor that fits into memory");
       }
     }
   }

@@ -298,7 +298,7 @@ TEST(BenchReport, NamesChooseOperationsWithOrWithoutTheirEnds) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code, ExitCode::kUsage);
     EXPECT_STREQ(error.what(),
-                 "--op soft is no operation; want some of layer_norm_bwd, layer_norm_fwd, "
+                 "--op soft is not an operation; choose from layer_norm_bwd, layer_norm_fwd, "
                  "softmax_bwd, softmax_fwd.");
   }
 }

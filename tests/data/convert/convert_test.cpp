@@ -242,7 +242,7 @@ TEST_F(Convert, Hdf5FilesOfAnyNameBesideRecordsAreRefused) {
   write_record_source();
   for (const char* name : {"part_0.hdf5", "eval.hdf5", "eval.h5", "eval"}) {
     write_shard(from(name), kVariable, part(0, 3), kLimits);
-    EXPECT_THAT(refusal(), HasSubstr(concat("holds HDF5 files (", name,
+    EXPECT_THAT(refusal(), HasSubstr(concat("contains HDF5 files (", name,
                                             ") and TFRecord files (part-00000-of-00003)")));
     fs::remove(from(name));
   }
@@ -266,7 +266,8 @@ TEST_F(Convert, AFolderThatHoldsSomethingElseIsRefused) {
   options_.layout = ShardLayout::kFixedLength;
   EXPECT_THAT(
       refusal(),
-      HasSubstr("holds data made with --layout = variable_length, but now it is fixed_length"));
+      HasSubstr(
+          "contains data prepared with --layout = variable_length, but it is now fixed_length"));
   make_work_folder(folder_.path("other"));
   write_bytes(folder_.path("other/work/key.txt"), "another");
   options_.output_dir = folder_.path("other");
@@ -299,12 +300,12 @@ TEST_F(Convert, NothingOfTheUserIsWrittenOverOrRemoved) {
   write_source(kVariable);
   fs::create_directories(to("work"));
   write_bytes(to("work/thesis"), "years");
-  EXPECT_THAT(refusal(), HasSubstr("to/work: bertha keeps unfinished work under this name"));
+  EXPECT_THAT(refusal(), HasSubstr("to/work: bertha uses this name for unfinished work"));
   EXPECT_EQ(bytes_of(to("work/thesis")), "years");
   EXPECT_FALSE(fs::exists(to("part_0.hdf5")));
   fs::remove_all(to("work"));
   write_bytes(to("part_0.hdf5"), "a shard from elsewhere");
-  EXPECT_THAT(refusal(), HasSubstr("to/part_0.hdf5: this command did not make it"));
+  EXPECT_THAT(refusal(), HasSubstr("to/part_0.hdf5: was not written by this command"));
   EXPECT_EQ(bytes_of(to("part_0.hdf5")), "a shard from elsewhere");
 }
 
@@ -342,13 +343,13 @@ TEST_F(Convert, TheSourceItselfIsNoOutput) {
   write_source(kVariable);
   options_.output_dir = options_.source.path;
   EXPECT_THAT(refusal(ExitCode::kUsage),
-              HasSubstr("is the source itself; choose another output folder"));
+              HasSubstr("is the input itself; choose another output folder"));
 }
 
 TEST_F(Convert, FilesThatWouldShareANameAreRefused) {
   write_source(kVariable);
   fs::rename(from("part_1.hdf5"), from("part_0.hdf"));
-  EXPECT_THAT(refusal(), HasSubstr("another file would become part_0.hdf5 too"));
+  EXPECT_THAT(refusal(), HasSubstr("another file would also be written as part_0.hdf5"));
 }
 
 TEST_F(Convert, TheOutcomeIsComparedWithAPublishedList) {

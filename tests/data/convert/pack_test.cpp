@@ -145,7 +145,7 @@ TEST_F(Pack, ASequenceThatIsLongerThanAPackIsNamed) {
               AllOf(HasSubstr("part_"), HasSubstr("has 64 tokens, want 1 to 63")));
   options_.source.limits.max_seq_tokens = 64;
   options_.num_shards = 9999;
-  EXPECT_THAT(error_of([&] { pack_data(options_, {}); }), HasSubstr("9999 shards wanted"));
+  EXPECT_THAT(error_of([&] { pack_data(options_, {}); }), HasSubstr("for each of 9999 shards"));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ class BadRecords : public testing::Test {
 TEST_F(BadRecords, AWrongChecksumIsNamedWithItsRecord) {
   EXPECT_THAT(after([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
               HasSubstr("record 0 at byte 0: the checksum of its contents is wrong"));
-  const char* no_start = "is no TFRecord file, or damaged: the checksum of its first length is";
+  const char* no_start = "is not a TFRecord file, or is damaged: the checksum of its first length is";
   EXPECT_THAT(after([](std::string& bytes) { bytes[0] ^= 1; }), HasSubstr(no_start));
   EXPECT_THAT(after([](std::string& bytes) { bytes[9] ^= 1; }), HasSubstr(no_start));
   const size_t second = record(example_of(features_of(example_samples(6, 4)[0], {}))).size();
@@ -106,14 +106,14 @@ TEST_F(BadRecords, ACutFileIsNamedWithTheRecordThatIsMissingBytes) {
               AllOf(HasSubstr("record 5 at byte "), HasSubstr("but the file ends at ")));
   EXPECT_THAT(after([](std::string& bytes) { bytes.resize(5); }),
               HasSubstr("record 0 at byte 0: needs the bytes up to 12, but the file ends at 5"));
-  EXPECT_THAT(after([](std::string& bytes) { bytes.clear(); }), HasSubstr("no sequence inside"));
+  EXPECT_THAT(after([](std::string& bytes) { bytes.clear(); }), HasSubstr("contains no sequence"));
 }
 
 TEST_F(BadRecords, FilesOfAnotherKindAreNamed) {
   EXPECT_THAT(after([](std::string& bytes) { bytes = std::string(500, 'x'); }),
-              HasSubstr("is no TFRecord file, or damaged"));
+              HasSubstr("is not a TFRecord file, or is damaged"));
   EXPECT_THAT(after([](std::string& bytes) { bytes = "\x1f\x8b" + std::string(50, '\1'); }),
-              HasSubstr("is compressed with gzip; unpack it first"));
+              HasSubstr("is compressed with gzip; decompress it first"));
 }
 
 TEST_F(BadRecords, AnyFlippedBitIsFound) {
@@ -172,7 +172,7 @@ TEST_F(BadRecords, ARecordThatIsNoExampleIsNamed) {
   // A field longer than the record, one of an unknown type, a number that does not end, and a cut.
   for (const std::string& bytes : {std::string("\x0a\x7f"), std::string("\x0b"),
                                    std::string(12, '\xff'), std::string("\x0d")}) {
-    EXPECT_THAT(with(bytes), HasSubstr("record 0: no tf.train.Example: a field is cut short"));
+    EXPECT_THAT(with(bytes), HasSubstr("record 0: not a tf.train.Example: a field is truncated"));
   }
   // A length whose checksum is right is not believed either.
   std::string huge(12, '\0');

@@ -111,7 +111,7 @@ TEST(ReadTextFile, NamesAFileThatCannotBeReadAndTheReason) {
   EXPECT_EQ(complaint(folder.path("none")),
             folder.path("none") + ": cannot open: No such file or directory");
   EXPECT_EQ(complaint(folder.path()), folder.path() + ": cannot read: Is a directory");
-  EXPECT_EQ(complaint("/dev/zero"), "/dev/zero: larger than 1000 bytes; name another file");
+  EXPECT_EQ(complaint("/dev/zero"), "/dev/zero: larger than 1000 bytes; give another file");
   const std::string whole(1000, 'x');
   EXPECT_EQ(read_text_file(folder.write("whole", whole), 1000), whole);
 }

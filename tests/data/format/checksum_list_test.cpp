@@ -61,7 +61,7 @@ TEST(ChecksumList, WhatIsNoListIsNamedWithItsLine) {
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_1\n")), HasSubstr("line 2 is \"part_1\""));
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_0.hdf\t", kOne)),
               HasSubstr("line 2 names part_0.hdf again"));
-  EXPECT_THAT(complaint(""), HasSubstr("no checksum inside"));
+  EXPECT_THAT(complaint(""), HasSubstr("contains no checksum"));
   EXPECT_THAT(error_of([&] { read_checksum_list(folder.path("none")); }), HasSubstr("cannot open"));
 }
 
@@ -83,7 +83,7 @@ TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {
     return texts;
   };
   EXPECT_THAT(findings(folder.path()),
-              ElementsAre("part_00002_of_00004.hdf5: missing, going by the other names",
+              ElementsAre("part_00002_of_00004.hdf5: missing, judging by the other names",
                           concat("part_00001_of_00004.hdf5: checksum of the token ids is ", md5(1),
                                  ", want ", kOne, " as ", list, " says"),
                           concat("part_00003_of_00004.hdf5: not in ", list),
@@ -92,10 +92,10 @@ TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {
   write_bytes(
       list, concat("part_00000_of_00009.hdf5\t", kOne, "\npart_00001_of_00009.hdf5\t", kTwo, "\n"));
   EXPECT_THAT(findings(folder.path()),
-              ElementsAre("part_00002_of_00004.hdf5: missing, going by the other names",
+              ElementsAre("part_00002_of_00004.hdf5: missing, judging by the other names",
                           concat(list,
                                  ": is the list of 2 other shards (part_00000_of_00009 and so "
-                                 "on) and knows none of these 3 (part_00000_of_00004 and so on); "
+                                 "on) and lists none of these 3 (part_00000_of_00004 and so on); "
                                  "give the list of this number of shards")));
 }
 

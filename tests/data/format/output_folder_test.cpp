@@ -37,13 +37,13 @@ TEST(OutputFolder, IsOneProcessesAlone) {
     const FileLock lock = lock_output_folder(output);
     EXPECT_THAT(error_of([&] { lock_output_folder(output); }, ExitCode::kEnvironment),
                 AllOf(HasSubstr(output), HasSubstr(concat("process ", ::getpid())),
-                      HasSubstr("is making data in this folder")));
+                      HasSubstr("is writing data to this folder")));
   }
   EXPECT_TRUE(fs::is_empty(output)) << "the lock leaves no file";
   const FileLock again = lock_output_folder(output);
   write_bytes(folder.path("file"), "");
   EXPECT_THAT(error_of([&] { lock_output_folder(folder.path("file/out")); }),
-              HasSubstr("file/out: cannot make the folder"));
+              HasSubstr("file/out: cannot create the folder"));
 }
 
 TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
@@ -51,7 +51,7 @@ TEST(OutputFolder, AFolderWorkOfAUserIsNeitherUsedNorRemoved) {
   fs::create_directory(folder.path("work"));
   write_bytes(folder.path("work/thesis"), "years");
   EXPECT_THAT(error_of([&] { make_work_folder(folder.path()); }),
-              AllOf(HasSubstr("/work: "), HasSubstr("did not make this folder"),
+              AllOf(HasSubstr("/work: "), HasSubstr("did not create this folder"),
                     HasSubstr("choose another output folder")));
   remove_work_folder(folder.path());
   EXPECT_EQ(bytes_of(folder.path("work/thesis")), "years");
@@ -61,7 +61,7 @@ TEST(OutputFolder, AFileInPlaceOfAFolderIsNamed) {
   const TempFolder folder;
   write_bytes(folder.path("file"), "");
   EXPECT_THAT(error_of([&] { make_work_folder(folder.path("file/out")); }),
-              HasSubstr("file/out/work: cannot make the folder"));
+              HasSubstr("file/out/work: cannot create the folder"));
   write_bytes(folder.path("work"), "mine");
   EXPECT_THAT(error_of([&] { make_work_folder(folder.path()); }), HasSubstr("/work: "));
   EXPECT_EQ(bytes_of(folder.path("work")), "mine");
@@ -91,18 +91,18 @@ TEST(OutputFolder, ShardsAndListsOfOthersAreForeign) {
   write_bytes(folder.path("notes.txt"), "");
   check_nothing_foreign(folder.path(), {"part_0.hdf5"});
   write_bytes(folder.path("part_0.hdf5"), "");
-  EXPECT_THAT(complaint(), HasSubstr("part_0.hdf5: this command did not make it"))
+  EXPECT_THAT(complaint(), HasSubstr("part_0.hdf5: was not written by this command"))
       << "no earlier run has left its work or a manifest";
   make_work_folder(folder.path());
   check_nothing_foreign(folder.path(), {"part_0.hdf5"});
   write_bytes(folder.path("part_1.hdf5"), "");
-  EXPECT_THAT(complaint(), HasSubstr("part_1.hdf5: this command did not make it"));
+  EXPECT_THAT(complaint(), HasSubstr("part_1.hdf5: was not written by this command"));
   fs::remove(folder.path("part_1.hdf5"));
   write_bytes(folder.path("checksums.chk"), "");
   check_nothing_foreign(folder.path(), {"part_0.hdf5"});
   remove_work_folder(folder.path());
   fs::remove(folder.path("part_0.hdf5"));
-  EXPECT_THAT(complaint(), HasSubstr("checksums.chk: this command did not make it"));
+  EXPECT_THAT(complaint(), HasSubstr("checksums.chk: was not written by this command"));
 }
 
 TEST(OutputFolder, OtherFactsAreNamedAsTheirOptionsAreTyped) {
@@ -110,13 +110,14 @@ TEST(OutputFolder, OtherFactsAreNamedAsTheirOptionsAreTyped) {
     return error_of([&] { check_same_facts("d/manifest.json", found, wanted); });
   };
   check_same_facts("d/manifest.json", {{"seed", "1"}, {"more", "x"}}, {{"seed", "1"}});
-  EXPECT_THAT(complaint({{"max_seq_tokens", "512"}}, {{"max_seq_tokens", "64"}}),
-              HasSubstr("d/manifest.json: the folder holds data made with --max-seq-tokens = 512, "
-                        "but now it is 64"));
+  EXPECT_THAT(
+      complaint({{"max_seq_tokens", "512"}}, {{"max_seq_tokens", "64"}}),
+      HasSubstr("d/manifest.json: the folder contains data prepared with --max-seq-tokens = 512, "
+                "but it is now 64"));
   EXPECT_THAT(complaint({}, {{"num_shards", "4"}}),
-              HasSubstr("--shards = (nothing), but now it is 4"));
+              HasSubstr("--shards = (nothing), but it is now 4"));
   EXPECT_THAT(complaint({{"SHA-256 of text file 1", "a"}}, {{"SHA-256 of text file 1", "b"}}),
-              HasSubstr("made with SHA-256 of text file 1 = a"));
+              HasSubstr("prepared with SHA-256 of text file 1 = a"));
 }
 
 }  // namespace

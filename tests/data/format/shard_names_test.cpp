@@ -24,7 +24,8 @@ TEST(ShardNames, SizesAreThePublishedOnes) {
   EXPECT_EQ(published[2771], 36'280);
   EXPECT_EQ(std::accumulate(published.begin(), published.end(), int64_t{0}), 156'726'829);
   EXPECT_THAT(shard_sizes(1, 1), ElementsAre(1));
-  EXPECT_THAT(error_of([] { shard_sizes(3, 4); }), HasSubstr("4 shards wanted, but there are"));
+  EXPECT_THAT(error_of([] { shard_sizes(3, 4); }),
+              HasSubstr("found only 3 samples, want at least one for each of 4 shards"));
 }
 
 TEST(ShardNames, NumbersAreFoundInNames) {

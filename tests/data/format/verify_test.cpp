@@ -103,14 +103,14 @@ TEST_F(Verify, AShardOfAnotherHashIsNamedAndNotRead) {
   const auto found = findings();
   EXPECT_THAT(found, ElementsAre(StartsWith("part_1.hdf5: size in bytes is "),
                                  StartsWith("part_1.hdf5: XXH3 of the file is "),
-                                 "manifest.json: counts.samples is 51, but the shards hold 44",
+                                 "manifest.json: counts.samples is 51, but the shards contain 44",
                                  StartsWith("manifest.json: token_length_histogram[")));
 }
 
 TEST_F(Verify, TheSameTokensInTwoShardsAreAFindingInAnyLayout) {
   add("part_3.hdf5", ShardLayout::kFixedLength, example_samples(7, 2));
   update_manifest();
-  EXPECT_THAT(findings(), ElementsAre("part_3.hdf5: holds the same token ids as part_1.hdf5"));
+  EXPECT_THAT(findings(), ElementsAre("part_3.hdf5: contains the same token ids as part_1.hdf5"));
 }
 
 TEST_F(Verify, EveryFlippedBitOfAListedShardIsFound) {
@@ -200,8 +200,8 @@ TEST_F(Verify, FindingsBeyondTheMostAreCounted) {
   const auto found = findings(options);
   ASSERT_EQ(found.size(), 6u);
   EXPECT_EQ(found[0],
-            "part_0.hdf5, row 0, input_ids: 5 tokens, want 1 to 4 (was the data made for longer "
-            "sequences?)");
+            "part_0.hdf5, row 0, input_ids: 5 tokens, want 1 to 4 (check whether the data was "
+            "prepared for longer sequences)");
   EXPECT_EQ(found[5], "part_0.hdf5: 28 more findings, not listed");
 }
 

@@ -42,13 +42,13 @@ TEST_F(PipelineTest, RanksThatSeeOtherShardsFailAlike) {
   };
   std::vector<std::string> shards = options_.shards;
   shards.pop_back();
-  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 6 shards and rank 0 7"));
+  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 6 shards, but rank 0 7"));
   shards.push_back(folder_.path("part_8.hdf5"));
   EXPECT_THAT(refusals(shards), HasSubstr("want the same names on all"));
   shards.push_back(folder_.path("part_9.hdf5"));
   std::filesystem::copy_file(options_.shards[0], shards[6]);
   std::filesystem::copy_file(options_.shards[1], shards[7]);
-  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 8 shards and rank 0 7"));
+  EXPECT_THAT(refusals(shards), HasSubstr("rank 1 sees 8 shards, but rank 0 7"));
 }
 
 TEST_F(PipelineTest, StepsHoldTheSameSamplesForEveryWorldSizeAndExchangeMode) {

@@ -88,7 +88,7 @@ TEST(PrepareFailureTest, AFinishedManifestWithoutACountIsRefused) {
   EXPECT_EQ(message_of_preparing(folder.options()),
             path +
                 ": counts.documents is missing, want the number of documents; "
-                "make the data again with --no-resume");
+                "prepare the data again with --no-resume");
   damaged.counts.clear();
   write_manifest(path, damaged);
   EXPECT_THAT(message_of_preparing(folder.options()), HasSubstr("is missing, want the number of"));
@@ -125,7 +125,7 @@ TEST(PrepareFailureTest, OtherOptionsOrTextDoNotTouchFinishedResults) {
   other_seed.generator.seed = 7;
   EXPECT_THAT(
       message_of_preparing(other_seed),
-      AllOf(HasSubstr("manifest.json"), HasSubstr("--seed = 12345"), HasSubstr("now it is 7")));
+      AllOf(HasSubstr("manifest.json"), HasSubstr("--seed = 12345"), HasSubstr("it is now 7")));
   PrepareOptions other_shards = folder.options();
   other_shards.num_shards = 2;
   EXPECT_THAT(message_of_preparing(other_shards), HasSubstr("--shards = 0"));
@@ -143,14 +143,14 @@ TEST(PrepareFailureTest, NothingOfTheUserIsWrittenOverOrRemoved) {
     std::filesystem::create_directories(folder.output("work"));
     write_bytes(folder.output("work/thesis"), "years");
     EXPECT_THAT(message_of_preparing(options),
-                HasSubstr("out/work: bertha keeps unfinished work under this name"));
+                HasSubstr("out/work: bertha uses this name for unfinished work"));
     EXPECT_EQ(bytes_of(folder.output("work/thesis")), "years");
     EXPECT_EQ(folder.files().size(), 1u);
   }
   std::filesystem::remove_all(folder.output("work"));
   write_bytes(folder.output("part_00000_of_00005.hdf5"), "from elsewhere");
   EXPECT_THAT(message_of_preparing(folder.options()),
-              HasSubstr("part_00000_of_00005.hdf5: this command did not make it"));
+              HasSubstr("part_00000_of_00005.hdf5: was not written by this command"));
   EXPECT_EQ(bytes_of(folder.output("part_00000_of_00005.hdf5")), "from elsewhere");
 }
 

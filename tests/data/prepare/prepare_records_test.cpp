@@ -127,7 +127,7 @@ TEST_F(PrepareRecordsTest, HeldOutDocumentsBecomeAnEvaluationShardOfItsOwn) {
   EXPECT_FALSE(prepare_data(options, {}).already_done);
   EXPECT_EQ(files(), made);
   options.hold_out = 0.1;
-  EXPECT_THAT(message_of_preparing(options), HasSubstr("--hold-out = 0.2, but now it is 0.1"));
+  EXPECT_THAT(message_of_preparing(options), HasSubstr("--hold-out = 0.2, but it is now 0.1"));
   EXPECT_EQ(files(), made);
 }
 

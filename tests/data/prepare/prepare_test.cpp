@@ -81,8 +81,8 @@ TEST(PrepareTest, TheManifestCountsWhatIsLostOfTheText) {
               concat(folder.path("text"), ": not read; named neither *.txt, part-*, *.jsonl")),
           HasSubstr(": 2 (AA/wiki_00, notes.md); named eval*: 1 (eval.txt); HTML or XML, convert "
                     "them first: 1 (a.xml); Parquet or Arrow, pipe their rows into --text - as "
-                    "JSON lines: 1 (b.parquet); PDF, EPUB or of an office program, save them as "
-                    "text: 1 (B.rtf); JSON, but not an object a line: 1 (c.json); hidden, "),
+                    "JSON lines: 1 (b.parquet); PDF, EPUB or office documents, save them as "
+                    "text: 1 (B.rtf); JSON, but not one object per line: 1 (c.json); hidden, "),
           HasSubstr(": 1 (.hidden.txt); broken links, devices and pipes: 1 (part-2); to read a "
                     "file or folder, give its path"))));
 }
@@ -128,7 +128,7 @@ TEST(PrepareTest, ProseGivesTheSamplesOfItsSentences) {
   EXPECT_THAT(message_of_preparing(options), "no error");
   options.text_form = TextForm::kSentencePerLine;
   EXPECT_THAT(message_of_preparing(options),
-              HasSubstr("the form of the text (--prose) = prose, but now it is sentence_per_line"));
+              HasSubstr("the form of the text (--prose) = prose, but it is now sentence_per_line"));
 }
 
 TEST(PrepareTest, ShardsHoldTheSamplesInOrderInPublishedSizes) {
@@ -213,7 +213,7 @@ TEST(PrepareTest, TheManifestStatesTheTokenizerOfTheVocabularysFolder) {
   const auto before = folder.files();
   model.write("tokenizer_config.json", R"({"do_lower_case": false})");
   EXPECT_THAT(message_of_preparing(options),
-              AllOf(HasSubstr("the tokenizer settings beside --vocab"), HasSubstr("false")));
+              AllOf(HasSubstr("the tokenizer settings next to --vocab"), HasSubstr("false")));
   EXPECT_EQ(folder.files(), before);
   std::filesystem::remove(folder.output("manifest.json"));  // parts of other settings are not kept
   const PrepareSummary cased = prepare_data(options, {});
@@ -363,7 +363,7 @@ TEST(SourceFilesTest, AGapInPlainNumbersIsWarnedOf) {
   }
   const CapturedLog log;
   EXPECT_EQ(list_source_files({folder.path()}, MissingFiles::kRefuse).size(), 3u);
-  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr("text is missing: wiki_02.txt")));
+  EXPECT_THAT(log.warnings(), ElementsAre(HasSubstr("text files are missing: wiki_02.txt")));
 }
 
 }  // namespace

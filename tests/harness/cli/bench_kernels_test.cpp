@@ -117,7 +117,7 @@ TEST_F(BenchKernelsTest, GivenRoofsAreUsed) {
 TEST_F(BenchKernelsTest, WrongInputsEndWithOneSentence) {
   const Ran name = run("--op atten");
   EXPECT_EQ(name.code, 2);
-  EXPECT_THAT(name.err, HasSubstr("--op atten is no operation; want some of activation_bwd,"));
+  EXPECT_THAT(name.err, HasSubstr("--op atten is not an operation; choose from activation_bwd,"));
   const Ran tune = run("--tune " + folder_.path("plans.txt"));
   EXPECT_EQ(tune.code, 2);
   EXPECT_THAT(tune.err, HasSubstr("bench step --set cuda.tune_gemms=true"));

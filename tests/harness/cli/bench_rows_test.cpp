@@ -67,7 +67,7 @@ TEST_F(BenchRowsTest, OperationsWithoutTheElementTypeNameOneThatTheyHave) {
     EXPECT_EQ(ran.code, 2);
     EXPECT_THAT(ran.err, HasSubstr("--op prelu_fwd runs in fp32 here; give --dtype fp32.\n"));
   }
-  EXPECT_THAT(run("--op prelo_fwd").err, HasSubstr("--op prelo_fwd is no operation"));
+  EXPECT_THAT(run("--op prelo_fwd").err, HasSubstr("--op prelo_fwd is not an operation"));
 }
 
 TEST_F(BenchRowsTest, WrongInputsEndWithOneSentence) {

@@ -193,7 +193,7 @@ TEST_F(DataCommands, PartsThatATextFolderLacksAreNamedUnlessAPartIsAccepted) {
 TEST_F(DataCommands, AFolderOfTextOrRecordsTellsWhatMakesShardsOfThem) {
   folder_.write("parts/part-00000-of-00001", invented_text(1));
   EXPECT_THAT(run("data verify parts", 4).err,
-              AllOf(HasSubstr("parts: holds part-00000-of-00001 and no shard"),
+              AllOf(HasSubstr("parts: contains part-00000-of-00001 but no shard"),
                     HasSubstr("`bertha data convert parts --output DIR`"),
                     HasSubstr("`bertha data prepare --text parts ...`")));
 }

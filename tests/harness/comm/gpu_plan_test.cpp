@@ -50,7 +50,7 @@ TEST(GpuPlan, RefusesToShareAGpu) {
 
 TEST(GpuPlan, NamesTheHostOfARefusedRank) {
   const std::vector<RankGpus> none{{"a", 0, kThree, "node0"}, {"b", 0, {}, "node1"}};
-  EXPECT_THAT(plan_refusal(none, 0), HasSubstr("no GPU answers rank 1 on node1; see"));
+  EXPECT_THAT(plan_refusal(none, 0), HasSubstr("no GPU is available to rank 1 on node1; see"));
   const std::vector<RankGpus> few{{"b", 2, {kThree[0], kThree[1]}, "node1"}};
   EXPECT_THAT(plan_refusal(few, 0),
               HasSubstr("rank 0 on node1 is rank 3 of its node but sees only 2"));
@@ -58,7 +58,7 @@ TEST(GpuPlan, NamesTheHostOfARefusedRank) {
 
 TEST(GpuPlan, RefusesARankWithoutAGpu) {
   const std::vector<RankGpus> ranks{{"a", 0, kThree}, {"b", 0, {}}};
-  EXPECT_THAT(plan_refusal(ranks, 0), HasSubstr("no GPU answers rank 1; see `nvidia-smi`"));
+  EXPECT_THAT(plan_refusal(ranks, 0), HasSubstr("no GPU is available to rank 1; see `nvidia-smi`"));
 }
 
 }  // namespace
