@@ -29,14 +29,14 @@ struct ConvertResult : JobResult {
 /// the list of all sequences in file order through random.Random(seed).shuffle, cut to the shards.
 /// With the official data, 4320 shards and seed 24 the result is the official one.
 ///
-/// A stopped run goes on where it was when it is started again. Holds 8 bytes per sequence when it
-/// shuffles, and per thread one shard that is being made.
+/// A stopped run continues where it stopped when it is started again. Needs memory of 8 bytes per
+/// sequence for a shuffle, and of one shard per thread.
 ///
-/// Errors    Error(kData) naming the file and what is wrong in it, or the folder to choose another
-///           of; Error(kUsage) for options that do not go together.
+/// Errors    Error(kData) naming the file and its fault, or the folder to replace; Error(kUsage)
+///           for options that exclude each other.
 ConvertResult convert_data(const ConvertOptions& options, const WorkProgress& progress);
 
-/// place_of of the published shuffle: [n]  where each sequence goes.
+/// place_of for the published shuffle: [n], the new place of each sequence.
 std::vector<uint32_t> published_shuffle(int64_t num_seqs, uint64_t seed);
 
 }  // namespace bertha

@@ -10,10 +10,10 @@ namespace bertha {
 
 struct PackOptions {
   SourceOptions source;
-  std::string output_dir;  // empty: only the figures are wanted
+  std::string output_dir;  // empty: only the figures are computed
   int64_t max_seqs_per_pack = 3;
-  int64_t num_shards = 0;  // 0: as many as the source has files
-  uint64_t seed = 24;      // of the order of packs, and of which sequences share one
+  int64_t num_shards = 0;  // 0 = the number of source files
+  uint64_t seed = 24;      // of the order of packs and of their composition
 };
 
 struct PackResult : JobResult {
@@ -25,9 +25,9 @@ struct PackResult : JobResult {
 /// as plan_packs() says, in random order over all shards. Shards have the published sizes, in
 /// packs.
 ///
-/// A stopped run goes on where it was when it is started again. Holds 13 bytes per sequence (2 GB
-/// for the 156,726,829 of the benchmark) and SourceOptions::memory_bytes, and needs as much room
-/// on the disk again as the packed data while it runs.
+/// A stopped run continues where it stopped when it is started again. Needs memory of 13 bytes per
+/// sequence (2 GB for the 156,726,829 of the benchmark) plus SourceOptions::memory_bytes, and twice
+/// the disk space of the packed data while it runs.
 ///
 /// Errors    as convert_data().
 PackResult pack_data(const PackOptions& options, const WorkProgress& progress);

@@ -52,7 +52,7 @@ class Stock {
   std::vector<int64_t> left_;
 };
 
-/// How often this pack can be made: 0 when the same length is needed more often than it is there.
+/// How often this pack can be formed: 0 if it needs a length more often than it occurs.
 int64_t times(Stock& stock, const std::vector<int64_t>& pack) {
   int64_t most = std::numeric_limits<int64_t>::max();
   for (const int64_t length : pack) {
@@ -78,7 +78,7 @@ std::vector<PackKind> plan_packs(std::span<const int64_t> seqs_of_length,
       PackKind kind{.lengths = {longest}};
       --stock[longest];
       stock.fill(limits, kind.lengths);
-      // More places than three are for what the search for two has left over.
+      // Places beyond three are filled with sequences that the search for two has left over.
       int64_t room =
           limits.max_tokens - std::accumulate(kind.lengths.begin(), kind.lengths.end(), int64_t{0});
       ++stock[longest];

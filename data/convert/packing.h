@@ -9,7 +9,7 @@ namespace bertha {
 /// Packs of the same lengths.
 struct PackKind {
   std::vector<int64_t> lengths;  // [1 .. max_seqs]  tokens of its sequences, longest first
-  int64_t count = 0;             // of such packs
+  int64_t count = 0;             // number of such packs
 };
 
 struct PackLimits {
@@ -17,17 +17,17 @@ struct PackLimits {
   int64_t max_seqs = 3;
 };
 
-/// Which lengths to pack together. The longest sequence left opens a pack, and gets the two others
-/// that fill it exactly, one of them as short as possible (so that short sequences are used up
-/// while long ones are there), or else the one that fills it exactly, or else what leaves the least
-/// room, by the same preference; the longest that still fits fills further places. On the lengths
-/// of Wikipedia 99.5 % full at three sequences per pack.
+/// Decides which lengths to pack together. The longest remaining sequence opens a pack, to which
+/// are added the two others that fill it exactly, one of them as short as possible (so that short
+/// sequences are used up while there are long ones), or else the one that fills it exactly, or else
+/// those that leave the least room, by the same preference; further places are filled with the
+/// longest that still fits. Packs of Wikipedia's lengths are 99.5 % full at three sequences each.
 ///
 /// Letters   `seqs_of_length`[k] = sequences of k tokens.
 /// Exact     a pure function; every sequence is in one pack.
 std::vector<PackKind> plan_packs(std::span<const int64_t> seqs_of_length, const PackLimits& limits);
 
-/// What a plan amounts to.
+/// The figures of a plan.
 struct PackFigures {
   int64_t num_packs = 0;
   int64_t num_seqs = 0;

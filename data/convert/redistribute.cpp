@@ -15,8 +15,8 @@
 namespace bertha {
 namespace {
 
-/// How many sequences may be in memory per thread, each as long as can be; growing arrays hold up
-/// to twice what they use.
+/// Number of sequences of maximum length that fit into memory per thread; growing arrays allocate
+/// up to twice what they use.
 int64_t seqs_per_spill(const Redistribution& all) {
   const int64_t longest_bytes =
       3 * all.limits.max_seq_tokens + 4 * all.limits.max_masked_per_seq + 64;
@@ -31,10 +31,10 @@ std::string spill_path(const Redistribution& all, const JobFolder& folder, int64
   return folder.work_path(concat("spill_", spill, "_of_", seqs_per_spill(all), "_seqs"));
 }
 
-// A spill file has some of the sequences, sorted by the shard that they go to: offsets of the
-// sections, and the end [S + 1] int64; sections. A section is: samples n, their lengths [n]
-// SampleLength, their payload. In the byte order of this machine: no file outlives the program that
-// wants it.
+// A spill file contains some of the sequences, sorted by their target shard: the offsets of the
+// sections and the end, [S + 1] int64; then the sections. A section is: number of samples n, their
+// lengths [n] SampleLength, their payload. The byte order is this machine's: no file outlives its
+// program.
 
 template <class T>
 std::string_view bytes_of(std::span<const T> values) {

@@ -10,9 +10,8 @@
 
 namespace bertha {
 
-/// Moves sequences to another order, of which more than memory holds: scatter() reads all files
-/// once and writes as much again into spill files; gather() reads a part of each of these per
-/// shard.
+/// Reorders more sequences than fit into memory: scatter() reads all files once and writes the same
+/// amount into spill files; gather() reads a part of each of these per shard.
 struct Redistribution {
   const SequenceFiles& files;
   SampleLimits limits;

@@ -22,11 +22,12 @@ constexpr int64_t kRecordsPerMark = 1024;
 bool is_tfrecord_name(const fs::path& path) {
   if (path.extension() == ".tfrecord" || path.extension() == ".tfrecords") return true;
   const auto parts = numbered_name(path.filename().string());
-  return parts && parts->of == "-of-" && parts->after.empty();  // any name: TensorFlow asks for one
+  return parts && parts->of == "-of-" &&
+         parts->after.empty();  // after any prefix, as in TensorFlow
 }
 
-/// HDF5 files tell by their first bytes; whatever else it is, a TFRecord file tells by its
-/// checksum.
+/// HDF5 files are recognized by their first bytes, all other files are checked as TFRecord files by
+/// their checksum.
 SequenceFileKind kind_of(const std::string& path) {
   constexpr std::string_view kHdf5Signature = "\x89HDF\r\n\x1a\n";
   std::array<char, 8> start{};

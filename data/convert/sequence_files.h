@@ -31,16 +31,15 @@ struct SequenceFiles {
   int64_t num_seqs = 0;
 };
 
-/// The files of a folder, sorted by name: shards (list_shards() says which names) and TFRecord
+/// The files of a folder, sorted by name: shards (with names as in list_shards()) and TFRecord
 /// files, whose name is part-N-of-S or ends in .tfrecord or .tfrecords; or the file itself.
 ///
-/// Errors    Error(kData) when there is none, when a folder holds both TFRecord and HDF5 files, or
-///           when numbered ones are missing (their names are given) and they may not be.
+/// Errors    Error(kData) if there is none, if a folder contains both TFRecord and HDF5 files, or
+///           if numbered files are missing (the error lists them) and that is not allowed.
 std::vector<std::string> list_sequence_files(const std::string& path, MissingFiles missing);
 
-/// Looks into the files, in parallel; TFRecord files are read for that, shards hardly. With
-/// most_seqs > 0 files beyond the one that completes that many are left out and the numbering ends
-/// there.
+/// Counts the sequences of the files, in parallel; this reads whole TFRecord files, but little of
+/// shards. With most_seqs > 0, files after the one that reaches that number are left out.
 ///
 /// Errors    Error(kData) naming the file.
 SequenceFiles inspect_sequence_files(const std::vector<std::string>& paths, int64_t most_seqs,

@@ -17,7 +17,7 @@
 
 namespace bertha {
 
-// The records of finished shards; of the counts what the manifest has.
+// The records of finished shards, with the counts that the manifest contains.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestShard, name, samples, bytes, xxh3, md5_of_lists)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DataStats, num_samples, num_tokens, num_masked,
                                    token_length_histogram)
@@ -45,7 +45,7 @@ JobFolder::JobFolder(const ShardJob& job) : job_(job), lock_(lock_output_folder(
     check_shard_names(manifest);
     result_.already_done = are_intact(result_.manifest.shards, job_.output_dir, job_.num_threads);
     if (result_.already_done) {
-      remove_work_folder(job_.output_dir);  // of a run that was stopped at its very end
+      remove_work_folder(job_.output_dir);  // left by a run that was stopped at its very end
       return;
     }
   }

@@ -25,35 +25,36 @@ struct SourceOptions {
 /// The source's files, looked into.
 SequenceFiles inspect_source(const SourceOptions& options, const WorkProgress& progress);
 
-/// A folder of shards to be made, in a way that a stopped run can be taken up again.
+/// A folder of shards to write, such that a stopped run can be resumed.
 struct ShardJob {
   std::string output_dir;
-  std::vector<std::string> names;  // of the shards
+  std::vector<std::string> names;  // names of the shards
   Manifest manifest;               // all but the shards; its options decide them
   int64_t num_threads = 0;
 };
 
-/// What has come of a job.
+/// The result of a job.
 struct JobResult {
   Manifest manifest;
   bool already_done = false;  // by an earlier run
   int64_t shards_reused = 0;
 };
 
-/// How far a job is. While it runs, `output_dir`/work holds its key, the spill files and a record
-/// of every finished shard; at the end manifest.json and checksums.chk are written and work goes.
+/// The progress of a job. While it runs, `output_dir`/work contains its key, the spill files and a
+/// record of every finished shard; at the end it writes manifest.json and checksums.chk and removes
+/// work.
 class JobFolder {
  public:
-  /// Errors    Error(kData) when the folder holds something else: a finished data set, the work of
-  ///           another job, a folder `work` or shards that no job made.
+  /// Errors    Error(kData) if the folder contains something else: a finished data set, the work of
+  ///           another job, or a folder `work` or shards that were not written by a job.
   explicit JobFolder(const ShardJob& job);
 
   /// Complete after make_shards(), or from the start if an earlier run has finished it all.
   const JobResult& result() const { return result_; }
   std::string work_path(const std::string& name) const;
 
-  /// Makes what is not there yet, each shard by make(shard, path), reads it back for the records,
-  /// and ends the job.
+  /// Writes the missing shards, each with make(shard, path), reads it back for its record, and ends
+  /// the job.
   void make_shards(const std::function<void(int64_t shard, const std::string& path)>& make,
                    const ItemProgress& progress);
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kHeaderBytes = 12;  // length and its checksum
 constexpr int64_t kFooterBytes = 4;
 constexpr int64_t kWindowBytes = int64_t{1} << 20;
-// A sample takes some kilobytes; beyond this a length is damage, whatever its checksum says.
+// A sample has some kilobytes; a greater length is damage, even if its checksum is right.
 constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 
 }  // namespace

@@ -43,7 +43,7 @@ class TfRecordFile {
   std::string path_;
   ByteFile file_;
   int64_t record_ = 0;        // the coming one
-  int64_t offset_bytes_ = 0;  // where it begins
+  int64_t offset_bytes_ = 0;  // start of the record
   std::vector<std::byte> window_;
   int64_t window_offset_bytes_ = 0;
 };

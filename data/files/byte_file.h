@@ -30,7 +30,7 @@ class ByteFile {
   int64_t size_bytes_ = 0;
 };
 
-/// A number as its bytes stand there, little-endian as this machine.
+/// Reads a number from its bytes, little-endian like this machine.
 template <class T>
 T load(const std::byte* from) {
   T value;

@@ -49,8 +49,8 @@ std::string time_text() {
   return text.data();
 }
 
-/// "process 4711 on node7 since 2026-01-31T12:00:00+0000 is training in this folder", as the holder
-/// has written it. A lock can outlive the process that is named: another program may take it.
+/// "process 4711 on node7 since 2026-01-31T12:00:00+0000 is training in this folder", as written by
+/// the holder. A lock can outlive the named process: another program may hold it.
 std::string holder_text(int descriptor, const std::string& path, const std::string& doing) {
   std::array<char, 256> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size() - 1, 0);
@@ -72,7 +72,7 @@ std::string holder_text(int descriptor, const std::string& path, const std::stri
 
 }  // namespace
 
-// Delegates, so that the destructor closes the file where the body throws.
+// Delegates, so that the destructor closes the file if the body throws.
 FileLock::FileLock(const Request& request) : FileLock() {
   const std::string path = request.folder + "/" + request.name;
   const Clock::time_point limit =

@@ -11,14 +11,13 @@ namespace bertha {
 /// Told after each finished item, from one thread at a time: how many are done, of how many.
 using ItemProgress = std::function<void(int64_t num_done, int64_t num_items)>;
 
-/// Told of the progress of work in phases, from one thread at a time: what is done, of how much, of
-/// which unit.
+/// Called with the progress of work in phases, by one thread at a time: amount done, total, unit.
 using WorkProgress = std::function<void(const std::string& phase, const std::string& unit,
                                         int64_t num_done, int64_t num_total)>;
 ItemProgress progress_of(const WorkProgress& progress, const std::string& phase,
                          const std::string& unit);
 
-/// Counts what any thread adds, and tells `progress`, if any.
+/// Counts progress from any thread, and reports it to `progress`, if any.
 class SharedProgress {
  public:
   SharedProgress(ItemProgress progress, int64_t total)
@@ -34,8 +33,8 @@ class SharedProgress {
 };
 
 /// Calls work(index) for index in [0, count), in increasing order of start, on `workers` threads
-/// (0 = one per processor), or as many as can be started. After a failure nothing new starts; the
-/// first failure is rethrown.
+/// (0 = one per processor), or as many as can be started. After a failure no further work starts;
+/// the first failure is rethrown.
 void for_each_parallel(int64_t count, int64_t workers,
                        const std::function<void(int64_t index)>& work,
                        const ItemProgress& progress = {});
@@ -43,8 +42,8 @@ void for_each_parallel(int64_t count, int64_t workers,
 /// Thrown by work that stops because other work failed; for_each_parallel swallows it.
 struct Cancelled {};
 
-/// The same for work that takes long: under way it may ask `cancelled`, whether other work failed,
-/// and throw Cancelled.
+/// The same for long work, which may check `cancelled`, whether other work failed, and throw
+/// Cancelled.
 void for_each_parallel(
     int64_t count, int64_t workers,
     const std::function<void(int64_t index, const std::function<bool()>& cancelled)>& work);

@@ -28,7 +28,7 @@ std::string hex_text(std::span<const unsigned char> bytes) {
   return text;
 }
 
-/// Gives the bytes of a file to `take`, chunk by chunk.
+/// Passes the bytes of a file to `take`, chunk by chunk.
 void for_each_chunk(const std::string& path, const std::function<void(std::string_view)>& take) {
   const ByteFile file(path);
   std::string chunk(size_t{1} << 20, '\0');
@@ -98,7 +98,7 @@ uint32_t crc32c(std::string_view bytes, uint32_t before) {
   uint32_t crc = ~before;                          // and leaves the inversions to its caller
   for (size_t done = 0; done < bytes.size(); done += kChunkBytes) {
     const std::string_view chunk = bytes.substr(done, kChunkBytes);
-    // The library takes a pointer to what it only reads.
+    // The library's parameter is not const, although it only reads.
     crc = crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(chunk.data())),
                       static_cast<int>(chunk.size()), crc);
   }

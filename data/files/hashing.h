@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-struct evp_md_ctx_st;  // of OpenSSL
+struct evp_md_ctx_st;  // OpenSSL
 struct evp_md_st;
 
 namespace bertha {

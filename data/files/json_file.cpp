@@ -27,7 +27,7 @@ class UniqueNames {
   }
 
  private:
-  std::vector<std::set<std::string>> names_;  // of each object that is open
+  std::vector<std::set<std::string>> names_;  // names in each open object
 };
 
 /// nlohmann builds a value of any depth; what becomes of it later is recursive.

@@ -11,8 +11,7 @@
 
 namespace bertha {
 
-/// Levels of lists and objects inside one another. Copying, comparing and printing a value take
-/// stack for each of them.
+/// Limit of nested lists and objects: copying, comparing and printing a value use stack per level.
 inline constexpr int64_t kMostJsonLevels = 64;
 
 /// Why a text is not accepted as JSON: "line 3, byte 17: nested deeper than 64 levels", "a
@@ -39,10 +38,10 @@ std::optional<Record> read_json_record(const std::string& path) {
   }
 }
 
-/// A value of a JSON file together with its name, so that every complaint tells where it is.
+/// A value of a JSON file together with its name, which every error contains.
 ///
-/// Errors    of every member function: Error(kData) with the path, the field's name, what was found
-///           and what was wanted.
+/// Errors    of every member function: Error(kData) with the path, the field's name, the value
+///           found and the value wanted.
 class JsonField {
  public:
   /// The whole file. Both arguments must outlive the field.

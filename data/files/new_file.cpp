@@ -15,7 +15,7 @@
 namespace bertha {
 namespace {
 
-/// Makes a rename inside of the folder survive a power failure, where the file system can do that.
+/// Makes a rename in the folder survive a power failure, if the file system supports that.
 void sync_folder(const std::filesystem::path& folder) {
   const int handle =
       open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -24,8 +24,8 @@ void sync_folder(const std::filesystem::path& folder) {
   close(handle);
 }
 
-/// Whether a file in this place would take a device, a pipe or a folder away from all who use it;
-/// in /dev, links such as /dev/stdout lead to one.
+/// Whether a file at this path would replace a device, a pipe or a folder; in /dev, links such as
+/// /dev/stdout point to one.
 bool is_no_place_for_a_file(const std::string& path) {
   struct stat found {};
   if (lstat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return false;
@@ -39,8 +39,8 @@ NewFile::NewFile(const std::string& path) : path_(path), temporary_path_(path + 
     fail(ExitCode::kData, path_,
          ": is a device, a pipe or a folder, which a file cannot replace; give a file");
   }
-  // Left by a killed process, or a link that somebody put there for this file to be written
-  // through.
+  // Left by a killed process, or a link through which another user wants this file to be
+  // written.
   unlink(temporary_path_.c_str());
   file_ = open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file_ < 0) cannot("create", errno);
@@ -92,7 +92,7 @@ void replace_link(const std::string& link, const std::string& target) {
   const std::filesystem::path fresh =
       path.parent_path() / concat(".", path.filename().string(), "-", ::getpid());
   std::error_code error;
-  std::filesystem::remove(fresh, error);  // of a process that was killed here
+  std::filesystem::remove(fresh, error);  // left by a process that was killed here
   std::filesystem::create_directory_symlink(target, fresh, error);
   if (!error) std::filesystem::rename(fresh, path, error);
   if (error) log_line(LogLevel::kWarning, concat(link, " not updated: ", error.message()));

@@ -5,12 +5,12 @@
 
 namespace bertha {
 
-/// A file that appears whole or not at all: written next to `path` under the name path + ".tmp",
-/// which is made anew, and moved to `path` by commit(), which first forces its bytes to the disk.
-/// Without commit() the destructor removes the temporary file; what was at `path` stays as it was.
+/// A file that appears complete or not at all: written to a new file path + ".tmp" and moved to
+/// `path` by commit(), which first forces its bytes to the disk. Without commit() the destructor
+/// removes the temporary file, and an existing file at `path` does not change.
 ///
-/// Errors    Error(kData) with the path and the reason, from the constructor on; also where `path`
-///           is a device, a pipe or a folder. A link is replaced, outside of /dev.
+/// Errors    Error(kData) with the path and the reason, from the constructor on; also if `path` is
+///           a device, a pipe or a folder. A link is replaced, except in /dev.
 class NewFile {
  public:
   explicit NewFile(const std::string& path);
@@ -35,8 +35,8 @@ bool is_file_at(int descriptor, const std::string& path);
 /// Writes the bytes as a NewFile.
 void write_new_file(const std::string& path, std::string_view bytes);
 
-/// Makes `link` a symbolic link to the folder `target`, seen from the link's own folder, at once in
-/// place of the link that is there. Logs a warning where it cannot.
+/// Makes `link` a symbolic link to the folder `target`, relative to the link's folder, atomically
+/// replacing an existing link. Logs a warning if that fails.
 void replace_link(const std::string& link, const std::string& target);
 
 }  // namespace bertha

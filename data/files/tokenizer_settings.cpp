@@ -42,8 +42,8 @@ struct Names {
   const char* chinese;
 };
 
-/// What a JSON file states, in the object `part` if that is named; `otherwise` is what holds where
-/// it states nothing.
+/// The settings that a JSON file states, in the object `part` if given; `otherwise`: values of
+/// settings that it does not state.
 TokenizerSettings stated_settings(const std::string& path, const std::string& part,
                                   const Names& names, const TokenizerSettings& otherwise) {
   try {

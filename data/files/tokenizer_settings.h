@@ -12,7 +12,7 @@ enum class TokenizerRules : uint8_t { kPublished, kTransformers };
 /// What BERT's basic tokenizer does to text, under the names that transformers uses.
 struct TokenizerSettings {
   bool do_lower_case = true;
-  bool strip_accents = true;  // where a file states null or nothing: the same as do_lower_case
+  bool strip_accents = true;  // if a file states null or nothing: equal to do_lower_case
   bool tokenize_chinese_chars = true;
 
   bool operator==(const TokenizerSettings&) const = default;
@@ -24,9 +24,9 @@ std::string to_text(const TokenizerSettings& settings);
 /// Path of tokenizer_config.json in a folder, or next to a file. The file need not exist.
 std::string tokenizer_config_path(const std::string& folder_or_file);
 
-/// Reads that file, and for what it does not state tokenizer.json in the same folder. What neither
-/// states is the default of transformers, but for a folder whose vocab.txt has capital letters:
-/// that is a cased model's. Error(kData) naming the file and the field.
+/// Reads that file and, for settings that it does not state, tokenizer.json in the same folder.
+/// Otherwise the defaults of transformers apply, except for a folder whose vocab.txt has capital
+/// letters, which belongs to a cased model. Error(kData) naming the file and the field.
 TokenizerSettings read_tokenizer_settings(const std::string& folder_or_file);
 
 /// The text of such a file, for a model of at most max_tokens tokens.

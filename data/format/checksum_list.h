@@ -21,20 +21,20 @@ struct ChecksumList {
   std::string path;
   std::map<std::string, std::string> md5_of_stem;  // by the shard's name without its ending
 
-  /// What the list says of a shard, whatever its ending (.hdf, .hdf5 or none): published lists and
-  /// files differ in it. Empty when it does not know the shard.
+  /// The checksum of a shard in the list, whatever its ending (.hdf, .hdf5 or none), in which
+  /// published lists and files differ. Empty if the list lacks the shard.
   std::string md5_of(const std::string& shard_name) const;
 };
 
-/// Errors    Error(kData) naming the file, the line and what is wrong.
+/// Errors    Error(kData) naming the file, the line and the fault.
 ChecksumList read_checksum_list(const std::string& path);
 
 /// What to say when a list contains none of the shards, for example because it describes another
 /// number of shards; empty when it contains some.
 std::string unrelated_list(const ChecksumList& list, std::span<const std::string> shard_names);
 
-/// One thing in which shards differ from a list: of one shard, or of all that the list does not
-/// know or that are only in the list.
+/// A difference between shards and a list: of one shard, or of all shards that are not in the list
+/// or only in the list.
 struct ChecksumDifference {
   enum class Kind : uint8_t { kOtherTokens, kUnknown, kMissing };
   Kind kind = Kind::kOtherTokens;

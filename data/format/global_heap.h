@@ -86,7 +86,7 @@ class GlobalHeapReader {
   int64_t base_bytes_;
   // Neighbouring rows share collections; collections of other datasets lie between them.
   std::array<Collection, 64> cache_;
-  int64_t large_bytes_ = 0;  // of collections above the smallest, since the cache was empty
+  int64_t large_bytes_ = 0;  // bytes of collections above the smallest, since the cache was empty
 };
 
 }  // namespace bertha

@@ -48,8 +48,8 @@ Hdf5Element element_of(hid_t type) {
   return Hdf5Element::kOther;
 }
 
-/// Refuses a file whose superblock (version 0 or 1) has a driver information block: the library
-/// takes memory for the size that it states. Files in several parts have one, shards do not.
+/// Refuses a file whose superblock (version 0 or 1) has a driver information block, because the
+/// library allocates the size that it states. Files in several parts have one, shards do not.
 void refuse_driver_information(const ByteFile& file, const std::string& path) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
   constexpr size_t kVersion = 8, kAddressBytes = 13;  // places in the superblock

@@ -12,7 +12,7 @@
 
 namespace bertha {
 
-/// What a dataset is, without its contents.
+/// The description of a dataset, without its contents.
 struct Hdf5Dataset {
   Hdf5Element element = Hdf5Element::kOther;
   Hdf5Rows rows = Hdf5Rows::kPlain;
@@ -36,9 +36,9 @@ class Hdf5Input {
   const std::string& path() const { return path_; }
   bool has(const std::string& name) const;
 
-  /// To be called before the contents are read. Refuses links, values in other files, filters that
-  /// are not read, rows that were never written, and sizes that the file cannot hold: nothing of a
-  /// stated size is allocated before.
+  /// Call it before reading the contents. Refuses links, values in other files, unsupported
+  /// filters, rows that were never written, and sizes that the file cannot contain; until then no
+  /// stated size is allocated.
   Hdf5Dataset describe(const std::string& name);
 
   /// Rows [first_row, first_row + num_rows) of a plain dataset; `values` has their exact size. T is
@@ -64,7 +64,7 @@ class Hdf5Input {
   int64_t file_bytes_ = 0;
   Hdf5Id file_;
   std::optional<GlobalHeapReader> heap_;                       // with the first ragged dataset
-  std::map<std::string, std::vector<std::byte>> descriptors_;  // of the ragged datasets
+  std::map<std::string, std::vector<std::byte>> descriptors_;  // by ragged dataset
   std::map<std::string, Hdf5Element> ragged_elements_;
 };
 

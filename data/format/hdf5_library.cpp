@@ -26,7 +26,7 @@ constexpr std::array kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, kLoop
 
 // All that the signal handler can reach.
 std::array<struct sigaction, kSignals.size()> former_actions{};
-std::atomic<pid_t> thread_inside = 0;  // of the library, by a guard
+std::atomic<pid_t> thread_inside = 0;  // thread in the library, set by a guard
 std::atomic<const char*> path_inside = nullptr;
 
 void write_text(std::string_view text) {
@@ -85,7 +85,7 @@ itimerspec most_time(int64_t file_bytes) {
 
 // --- errors ---
 
-/// False if it was a damaged file that made the library ask for more than there can be.
+/// Returns false if a damaged file made the library request an impossible amount.
 bool memory_is_short() {
   constexpr size_t kProbeBytes = size_t{64} << 20;
   void* volatile probe = std::malloc(kProbeBytes);  // volatile, or both calls are left out
@@ -110,8 +110,8 @@ herr_t keep_first(unsigned, const H5E_error2_t* error, void* out) {
 
 thread_local size_t lzf_chunk_bytes = 0;
 
-/// Decodes a chunk for the library, which reads a whole chunk of what it gets: a stream that gives
-/// less is filled up with zeros. Scale-offset before LZF makes chunks longer, by 21 bytes.
+/// Decodes a chunk for the library, which reads a whole chunk from the result: shorter streams are
+/// padded with zeros. Scale-offset before LZF makes chunks longer by 21 bytes.
 size_t decode_lzf(unsigned flags, size_t, const unsigned*, size_t num_bytes, size_t* capacity_bytes,
                   void** buffer) {
   if ((flags & H5Z_FLAG_REVERSE) == 0) return 0;
@@ -149,7 +149,7 @@ Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes) {
   event.sigev_notify = SIGEV_THREAD_ID;
   event._sigev_un._tid = gettid();  // glibc has no other name for it
   event.sigev_signo = kLoop;
-  // If the system has no timer left, sound files are read as usual.
+  // If the system has no timer left, valid files are read as usual.
   has_timer_ = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
   const itimerspec limit = most_time(file_bytes);
   if (has_timer_) timer_settime(timer_, 0, &limit, nullptr);
@@ -198,7 +198,7 @@ Hdf5Id access_properties() {
   Hdf5Id properties = own(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "cannot set up HDF5 file access");
   checked(H5Pset_file_locking(properties.get(), false, true),
           "cannot switch HDF5 file locking off");
-  // Closing the file closes whatever is still open inside of it.
+  // Closing the file closes all objects that are still open in it.
   checked(H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG),
           "cannot set up HDF5 file access");
   return properties;
@@ -237,8 +237,8 @@ size_t lzf_decode(std::span<const std::byte> in, std::span<std::byte> out) {
       written += length;
       continue;
     }
-    // A copy of earlier output: 3 bits of length, one more byte of it where they are all ones,
-    // then 13 bits of distance of which the control byte holds the upper 5.
+    // A copy of earlier output: 3 bits of length, one more byte if they are all ones, then 13 bits
+    // of distance, the upper 5 of which are in the control byte.
     size_t length = (control >> 5) + 2;
     const bool long_copy = control >> 5 == 7;
     if (in.size() - read < (long_copy ? 2 : 1)) return 0;

@@ -20,14 +20,14 @@ enum class Hdf5Element : uint8_t { kI8, kI16, kI32, kOther };
 enum class Hdf5Rows : uint8_t { kPlain, kRagged };
 
 /// Enters the library: one thread at a time, because the serial library shares its tables between
-/// files. Recursive, since identifiers are closed inside of other calls. Its own error printing is
-/// switched off here too: our sentences replace it. So is its work at the end of the program, which
-/// would write what had no memory once more, into an image that is gone.
+/// files. Recursive, because identifiers are closed within other calls. Also switches off its own
+/// error printing, which our messages replace, and its work at the end of the program, which would
+/// retry writes that ran out of memory, into an image that no longer exists.
 std::unique_lock<std::recursive_mutex> enter_library();
 
-/// While one lives, a crash of the HDF5 library in this thread, or more processor time than reading
-/// the file can take, ends the program with ExitCode::kData and a sentence that names the file: its
-/// damaged structures do both. Nothing else may run then, since library and memory may be in any
+/// During its lifetime, a crash of the HDF5 library in this thread, or more CPU time than reading
+/// the file can take, ends the program with ExitCode::kData and a message that names the file:
+/// damaged files cause both. The program cannot continue because library and memory may be in any
 /// state.
 ///
 /// Threads   one at a time: under the lock of the library.
@@ -95,7 +95,7 @@ Hdf5Id access_properties();
 /// Teaches the library h5py's LZF filter, and to read lists as descriptor_type(): it would
 /// otherwise turn them into pointers, and trust their sizes.
 void prepare_to_read();
-/// What a file has for a list: kRowDescriptorBytes (global_heap.h).
+/// The stored form of a list: kRowDescriptorBytes (global_heap.h).
 Hdf5Id descriptor_type();
 
 /// h5py's number of the LZF filter, in the registry of filters.
@@ -104,8 +104,8 @@ inline constexpr int kLzfFilter = 32000;
 /// h5py adds it to the filter for numbers only, not for lists.
 void expect_lzf_chunks(size_t chunk_bytes);
 
-/// Decompresses what the LZF filter of h5py wrote, a stream of liblzf, to the start of `out`.
-/// Returns the bytes that it gave, or 0 when `in` is damaged or gives more than `out` can hold.
+/// Decompresses a stream of h5py's LZF filter (liblzf) to the start of `out`. Returns the number of
+/// bytes, or 0 if `in` is damaged or does not fit into `out`.
 size_t lzf_decode(std::span<const std::byte> in, std::span<std::byte> out);
 
 }  // namespace bertha

@@ -73,7 +73,7 @@ Hdf5Id memory_access_properties(FileImage& image) {
   return properties;
 }
 
-/// HDF5 1.14 frees the lists that it was given to write when memory ends meanwhile.
+/// HDF5 1.14 frees the caller's lists if memory runs out while writing them.
 Hdf5Id lists_stay_ours() {
   constexpr auto kSentence = "cannot set up writing to an HDF5 file";
   Hdf5Id properties = own(H5Pcreate(H5P_DATASET_XFER), H5Pclose, kSentence);

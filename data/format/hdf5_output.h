@@ -13,9 +13,9 @@ namespace bertha {
 
 class FileImage;
 
-/// An HDF5 file being made: datasets that grow by blocks of rows. It is made in memory, since the
-/// library uses freed memory after a failed write; whoever stores the bytes handles a full disk.
-/// No time stamps are stored, so equal contents give equal bytes.
+/// A new HDF5 file: datasets that grow by blocks of rows. It is built in memory because the library
+/// uses freed memory after a failed write; the code that stores the bytes handles a full disk.
+/// Contains no time stamps, so equal contents give equal bytes.
 ///
 /// Errors    Error(kMemory) naming the file.
 /// Threads   one at a time per object; objects are independent.
@@ -36,7 +36,7 @@ class Hdf5Output {
   template <class T>
   void append_lists(const std::string& name, const std::vector<T>& values,
                     const std::vector<int64_t>& offsets);
-  /// Ends the file and gives its bytes, which live as long as this object.
+  /// Ends the file and returns its bytes, which live as long as this object.
   std::string_view close();
 
  private:

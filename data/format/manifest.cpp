@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kMostSamples = int64_t{1} << 40;  // of a shard or a length; sums cannot overflow
+constexpr int64_t kMostSamples = int64_t{1} << 40;  // per shard or length; sums cannot overflow
 
 // The fields of special_ids.
 constexpr std::array kSpecialFields{

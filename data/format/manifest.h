@@ -11,7 +11,7 @@
 
 namespace bertha {
 
-/// A text file that samples were made from.
+/// A text file from which samples were generated.
 struct ManifestSource {
   std::string path;
   int64_t bytes = 0;
@@ -22,17 +22,17 @@ struct ManifestShard {
   std::string name;  // file name inside of the folder
   int64_t samples = 0;
   int64_t bytes = 0;
-  std::string xxh3 = {};          // of the file, see hashing.h
-  std::string md5_of_lists = {};  // of the token ids, see checksum_list.h
+  std::string xxh3 = {};          // hash of the file, see hashing.h
+  std::string md5_of_lists = {};  // md5 of the token ids, see checksum_list.h
 };
 
-/// What a data folder holds and how it was made: its manifest.json.
+/// manifest.json: the contents of a data folder and how it was prepared.
 struct Manifest {
-  std::string tool_version;          // of the program that wrote the samples
-  std::string unicode_version = {};  // of the rules of the tokenizer; empty: made from shards
+  std::string tool_version;          // version of the program that wrote the samples
+  std::string unicode_version = {};  // of the tokenizer's rules; empty: converted from shards
   uint64_t seed = 0;
   SampleLimits limits;
-  std::optional<SpecialTokens> special_ids = {};  // of the vocabulary, where it is known
+  std::optional<SpecialTokens> special_ids = {};  // of the vocabulary, if known
   std::map<std::string, std::string> options;     // every option of the run, as text
   std::map<std::string, int64_t> counts = {};     // "documents", "samples", ...
   std::vector<ManifestSource> sources = {};
@@ -64,10 +64,10 @@ std::string manifest_path(const std::string& folder_or_shard);
 /// The manifest at manifest_path(), if it exists. Errors as read_manifest().
 std::optional<Manifest> find_manifest(const std::string& folder_or_shard);
 
-/// What is known of a finished shard: its manifest entry, and its part of the counts.
+/// The record of a finished shard: its manifest entry and its part of the counts.
 struct ShardRecord {
   ManifestShard shard;
-  int64_t rows = 0;  // of the datasets: packs in a packed shard, else samples
+  int64_t rows = 0;  // rows of the datasets: packs in a packed shard, else samples
   DataStats stats = {};
 };
 /// Reads the shard twice (hash, samples).
@@ -77,7 +77,7 @@ ShardRecord describe_shard(const std::string& path, const SampleLimits& limits);
 /// token lengths.
 void add_shards(const std::vector<ShardRecord>& records, Manifest& manifest);
 
-/// Errors    Error(kData) naming the file when its hash is not the one that its manifest states.
+/// Errors    Error(kData) naming the file if its hash differs from the one in its manifest.
 void check_hash(const std::string& path, const std::string& xxh3);
 
 /// Whether the folder has all of these shards, byte for byte.

@@ -98,7 +98,7 @@ void remove_work_folder(const std::string& output_dir) {
   if (!has_work_folder(output_dir)) return;
   const fs::path folder = work_folder(output_dir);
   std::error_code error;
-  // The marker last: until then a run that is stopped leaves a folder known as ours.
+  // The marker is removed last, so that a stopped run leaves a folder that is recognized as ours.
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry->path().filename() != kMarkerName) fs::remove_all(entry->path(), error);

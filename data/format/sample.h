@@ -27,7 +27,7 @@ struct SpecialTokens {
   bool operator==(const SpecialTokens&) const = default;
 };
 
-/// What a sample may hold; everything outside is an error that names shard, row and value.
+/// Limits of a sample; values beyond them are errors that name shard, row and value.
 struct SampleLimits {
   int64_t max_seq_tokens = 512;
   int64_t max_masked_per_seq = 76;
@@ -101,7 +101,7 @@ struct SampleSet {
   }
 };
 
-/// One value that a shard must not hold.
+/// One invalid value in a shard.
 struct Violation {
   int64_t row = 0;
   std::string dataset;
@@ -141,10 +141,10 @@ size_t live_prefix(std::span<const T> values, const Wrong& wrong) {
 void check_sample(const SampleView& sample, int64_t row, const SampleLimits& limits,
                   const ViolationReport& report);
 
-/// What the receiver of a payload knows already.
+/// The lengths that the receiver of a payload already has.
 std::vector<SampleLength> lengths_of(const SampleSet& samples, std::span<const int64_t> rows);
 
-/// What samples of these lengths take in a payload.
+/// Bytes of samples with these lengths in a payload.
 int64_t payload_bytes(std::span<const SampleLength> lengths);
 
 /// Samples `rows` of a set as bytes: ids, then tokens, masked positions, masked ids, segments and

@@ -9,8 +9,8 @@
 
 namespace bertha {
 
-/// The official HDF5 layouts; FORMAT.md has them byte for byte. A row of kPacked is a pack of some
-/// sequences; it becomes these sequences when it is read, and nothing else knows of packs.
+/// The official HDF5 layouts; FORMAT.md describes them byte for byte. A row of kPacked is a pack of
+/// several sequences; reading converts it to these sequences, so that no other code handles packs.
 enum class ShardLayout : uint8_t { kVariableLength, kFixedLength, kPacked };
 
 /// The name of the layout in manifests.
@@ -31,7 +31,7 @@ inline constexpr const char* kPackedTokens = "packed_input_len";
 inline constexpr const char* kPackedMasked = "packed_masked_lm_len";
 }  // namespace dataset_names
 
-/// What one row of a dataset is as wide as, in the fixed-length layout.
+/// The width of a row of a dataset in the fixed-length layout.
 enum class RowWidth : uint8_t { kOne, kTokens, kMasked };
 
 /// A reader accepts kI32 where `element` is kI16; written_element() is what is written.

@@ -40,7 +40,7 @@ std::string padded(int64_t number, size_t digits) {
   return text.size() < digits ? std::string(digits - text.size(), '0') + text : text;
 }
 
-/// Whether a file looks like TFRecords or text still to be made into shards.
+/// Whether a file looks like TFRecords or text that must be converted to shards first.
 bool is_unconverted(const std::string& name) {
   const auto parts = numbered_name(name);
   const bool is_part = parts && parts->of == "-of-" && parts->after.empty();
@@ -51,7 +51,7 @@ bool is_hdf5_name(const std::string& name) {
   return name.ends_with(".hdf5") || name.ends_with(".hdf") || name.ends_with(".h5");
 }
 
-/// Whether the name is one that NVIDIA's DeepLearningExamples give to a shard of this set.
+/// Whether the name is one that NVIDIA's DeepLearningExamples use for a shard of this set.
 bool is_shard_of_set(const std::string& name, const char* set) {
   return name.ends_with(".hdf5") && name.find(set) != std::string::npos;
 }
@@ -173,7 +173,7 @@ std::vector<std::string> missing_of_numbered(std::span<const std::string> names)
 }
 
 std::vector<std::string> gaps_in_series(std::span<const std::string> names) {
-  std::map<std::pair<std::string, std::string>, Numbers> found;  // by what is around the number
+  std::map<std::pair<std::string, std::string>, Numbers> found;  // by the text around the number
   for (const std::string& name : names) {
     const size_t last = name.find_last_of(kDigits);
     if (last == std::string::npos || numbered_name(name)) continue;

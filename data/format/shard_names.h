@@ -12,7 +12,7 @@ namespace bertha {
 struct NumberedName {
   std::string before;      // "part_"
   std::string number;      // "00007"
-  std::string of = {};     // "_of_", "-of-", or empty: the name does not tell how many there are
+  std::string of = {};     // "_of_", "-of-", or empty: the name does not state the number of files
   std::string count = {};  // "04320"
   std::string after = {};  // ".hdf5"
 };
@@ -34,12 +34,12 @@ std::string shard_name(int64_t index, int64_t count);
 std::vector<std::string> shard_names(int64_t count);
 
 /// The published sizes: with nominal = ceil(N / S), the first S * nominal - N shards hold
-/// nominal - 1 samples, the others nominal. Error(kData) when there are fewer samples than shards.
+/// nominal - 1 samples, the others nominal. Error(kData) if there are fewer samples than shards.
 std::vector<int64_t> shard_sizes(int64_t num_samples, int64_t num_shards);
 
-/// The files that a numbered set lacks, going by the names of those that are there:
-/// part_00007_of_04320.hdf5 and part-00007-of-00500 tell how many there are, part_00007 only that
-/// there is one for every smaller number. Other names tell nothing.
+/// The missing files of a numbered set, judging by the names of the existing ones:
+/// part_00007_of_04320.hdf5 and part-00007-of-00500 state the number of files, part_00007 only
+/// implies one for every smaller number. Other names imply nothing.
 std::vector<std::string> missing_of_numbered(std::span<const std::string> names);
 
 /// What to do about files that a numbered set lacks.

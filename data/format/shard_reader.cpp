@@ -26,7 +26,7 @@ const char* type_wanted(const DatasetFormat& format) {
 
 // --- fixed length ---
 
-/// A block of rows as it lies in the file.
+/// A block of rows as stored in the file.
 struct FixedBlock {
   std::vector<TokenId> ids;        // [rows * tokens]
   std::vector<int8_t> mask;        // [rows * tokens]
@@ -149,7 +149,7 @@ void append_pack(const PackedRows& rows, int64_t row, SampleSet& samples) {
   }
 }
 
-/// Reports what is wrong in a sample, with the pack that it is in where there is one.
+/// Reports the faults of a sample, with its pack if there is one.
 void check_in_place(const ShardContents& contents, int64_t sample, const SampleLimits& limits,
                     const ViolationReport& report) {
   const int64_t row = contents.row_of(sample);

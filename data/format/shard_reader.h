@@ -10,28 +10,28 @@
 
 namespace bertha {
 
-// How a shard is read. Downwards: this file turns rows of any layout into checked samples;
-// hdf5_input reads rows of one dataset; of these the lists come from global_heap, which bypasses
-// the HDF5 library; hdf5_library is how that library is called. sample.h has the samples and their
-// checks, shard_layout.h the datasets of each layout.
+// Layers of reading a shard, from the top: this file converts rows of any layout to checked
+// samples; hdf5_input reads rows of one dataset; global_heap reads their lists, bypassing the HDF5
+// library; hdf5_library calls that library. sample.h has the samples and their checks,
+// shard_layout.h the datasets of each layout.
 
 /// The layout and the number of samples, without reading them.
 struct ShardInfo {
   ShardLayout layout = ShardLayout::kVariableLength;
-  int64_t num_rows = 0;     // of the datasets: packs in a packed shard, else samples
+  int64_t num_rows = 0;     // rows of the datasets: packs in a packed shard, else samples
   int64_t num_samples = 0;  // sequences
 };
 ShardInfo inspect_shard(const std::string& path);
 
-/// A whole shard in memory, whichever layout it has; ids count up from first_sample_id.
+/// Reads a whole shard of any layout into memory; ids count up from first_sample_id.
 ///
-/// Errors    Error(kData) naming the file, and dataset, row and value where one is at fault:
+/// Errors    Error(kData) naming the file and, if possible, dataset, row and value:
 ///           missing, empty, truncated, wrong dtype or rank, ids beyond the vocabulary, masked
 ///           positions unsorted or outside the sequence, lengths beyond the limits.
 /// Threads   any; HDF5 is entered by one thread at a time.
 SampleSet read_shard(const std::string& path, int64_t first_sample_id, const SampleLimits& limits);
 
-/// A shard in memory, and which of its rows the samples came from.
+/// A shard in memory, and the rows of its samples.
 struct ShardContents {
   SampleSet samples;
   std::vector<int64_t> row_offsets;  // [rows + 1]  first sample of each pack; empty: sample = row
@@ -39,18 +39,18 @@ struct ShardContents {
   int64_t row_of(int64_t sample) const;
 };
 
-/// read_shard with a choice of what happens to wrong values: `report` hears of each. When it
-/// returns, the row is kept as far as it makes sense (lists cut or filled to the row's tokens; a
-/// pack whose lengths do not add up is left out).
+/// read_shard with a handler for invalid values: `report` is called for each. If it returns, the
+/// row is kept as far as possible (lists truncated or padded to the row's tokens; a pack whose
+/// lengths do not add up is left out).
 ///
-/// Errors    Error(kData) for what cannot be read at all.
+/// Errors    Error(kData) for data that cannot be read at all.
 ShardContents read_shard_reporting(const std::string& path, int64_t first_sample_id,
                                    const SampleLimits& limits, const ViolationReport& report);
 
 /// Throws Error(kData) naming the shard, at the first violation.
 ViolationReport stop_at_violation(const std::string& path);
 
-/// A shard of any layout, opened to be read some rows at a time.
+/// A shard of any layout, opened for reading some rows at a time.
 ///
 /// Errors    Error(kData) for what cannot be read at all; wrong values go to the report.
 /// Threads   one per object.
@@ -78,12 +78,12 @@ class ShardRows {
 
   Hdf5Input file_;
   ShardLayout layout_;
-  int64_t num_rows_ = -1;   // of every dataset
+  int64_t num_rows_ = -1;   // rows of every dataset
   int64_t row_tokens_ = 0;  // columns in the fixed-length layout
   int64_t row_masked_ = 0;
 };
 
-/// The datasets of packed rows as they lie in the file.
+/// The datasets of packed rows as stored in the file.
 struct PackedRows {
   RaggedRows<TokenId> tokens;
   RaggedRows<int8_t> segments;
@@ -94,9 +94,9 @@ struct PackedRows {
   RaggedRows<int8_t> next;
 };
 
-/// Takes the packs apart: adds their sequences to `samples`, with positions that count from their
-/// own first token, and gives the first sequence of each row, and the end. `report` hears of a pack
-/// whose lengths do not add up or exceed max_seq_tokens, which is left out when it returns.
+/// Splits the packs: adds their sequences to `samples`, with positions counted from their own first
+/// token, and returns the first sequence of each row, and the end. Calls `report` for a pack whose
+/// lengths do not add up or exceed max_seq_tokens; if it returns, the pack is left out.
 std::vector<int64_t> unpack_rows(PackedRows rows, int64_t max_seq_tokens,
                                  const ViolationReport& report, SampleSet& samples);
 

@@ -46,7 +46,7 @@ void write_fixed_length(const SampleSet& block, const SampleLimits& limits, Hdf5
 void write_packed(const SampleSet& block, const std::vector<int64_t>& pack_offsets,
                   Hdf5Output& file) {
   std::vector<int16_t> seq_tokens, seq_masked, positions;
-  std::vector<int64_t> first_tokens, first_masked;  // of the packs
+  std::vector<int64_t> first_tokens, first_masked;  // by pack
   for (size_t pack = 0; pack + 1 < pack_offsets.size(); ++pack) {
     const int64_t first = pack_offsets[pack];
     first_tokens.push_back(block.token_offsets[static_cast<size_t>(first)]);

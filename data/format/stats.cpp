@@ -119,7 +119,7 @@ std::vector<std::string> histogram_lines(std::span<const int64_t> histogram, int
     total += bin.samples;
     most = std::max(most, bin.samples);
   }
-  // "  257-  288 |#####      |      12345  12.3%": all but the bar takes 33 columns.
+  // "  257-  288 |#####      |      12345  12.3%": all except the bar takes 33 columns.
   const int64_t bar_width = std::max<int64_t>(1, width - 33);
   std::vector<std::string> lines;
   for (const Bin& bin : bins) {

@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-/// What the samples of a data set look like.
+/// Statistics of the samples of a data set.
 struct DataStats {
   int64_t num_shards = 0;
   int64_t num_samples = 0;

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the check of one shard found.
+/// The result of checking one shard.
 struct ShardResult {
   std::string shard;
   int64_t most_findings = 0;
@@ -49,7 +49,7 @@ struct ShardResult {
   void add(const std::string& what) { add(-1, "", what); }
 };
 
-/// The value that more than half of the samples give, if there is one (Boyer and Moore).
+/// The value of more than half of the samples, if there is one (Boyer and Moore).
 template <class ValueOf>
 TokenId majority(const SampleSet& samples, const ValueOf& value_of) {
   TokenId candidate = 0;
@@ -63,8 +63,8 @@ TokenId majority(const SampleSet& samples, const ValueOf& value_of) {
   return candidate;
 }
 
-/// What the generator guarantees beyond what training needs. Of the special tokens only [CLS] and
-/// [SEP] are looked at.
+/// Checks guarantees of the generator that training does not need. Of the special tokens only [CLS]
+/// and [SEP] are checked.
 void check_structure(const SampleView& sample, const SpecialTokens& special, const RowReport& row) {
   using namespace dataset_names;
   const auto ids = sample.token_ids;
@@ -147,7 +147,7 @@ void check_shard(const std::string& path, const ManifestShard* entry, const Samp
   }
 }
 
-/// The same token ids in two shards: one was copied or made twice.
+/// Finds the same token ids in two shards: one was copied or prepared twice.
 void find_duplicates(const std::vector<std::string>& names, const std::vector<ShardResult>& results,
                      std::vector<Finding>& findings) {
   std::map<std::string, std::string> first_with;
@@ -182,7 +182,7 @@ void check_totals(const Manifest& manifest, const DataStats& stats,
                *have, " samples of ", length, " tokens"));
 }
 
-/// `whole_folder` is false where one shard is checked: then the list may name others.
+/// `whole_folder` is false if a single shard is checked; the list may then contain others.
 void check_list(const std::string& path, bool whole_folder, const std::vector<std::string>& names,
                 const std::vector<ShardResult>& results, std::vector<Finding>& findings) {
   ChecksumList list = read_checksum_list(path);
@@ -200,16 +200,16 @@ void check_list(const std::string& path, bool whole_folder, const std::vector<st
 // --- shards that may end the process ---
 
 [[noreturn]] void read_and_exit(const std::string& path) {
-  // The guard of the library takes less, but the thread sanitizer holds its signal back in there.
+  // The library's guard needs less time, but the thread sanitizer delays its signal in there.
   std::error_code ignored;
   const auto mib = static_cast<rlim_t>(fs::file_size(path, ignored) >> 20);
   const rlimit seconds{10 + 8 * mib, 10 + 8 * mib};
   setrlimit(RLIMIT_CPU, &seconds);
-  // What the guard writes where it ends this process is the caller's to say.
+  // The caller reports what the guard writes if it ends this process.
   if (std::freopen("/dev/null", "w", stderr) == nullptr) _exit(0);
   try {
     read_shard_reporting(path, 0, {}, [](const Violation&) {});
-  } catch (...) {  // the caller reads the shard again and tells
+  } catch (...) {  // the caller reads the shard again and reports the error
   }
   _exit(0);
 }

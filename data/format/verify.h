@@ -19,7 +19,7 @@ struct VerifyOptions {
 
 /// One thing that is wrong.
 struct Finding {
-  std::string shard;         // file name; of the manifest where that is at fault
+  std::string shard;         // file name; the manifest's if that is at fault
   std::string what;          // value found, value wanted
   int64_t row = -1;          // -1: the whole file
   std::string dataset = {};  // empty: no dataset in particular
@@ -38,8 +38,8 @@ struct VerifyReport {
   bool ok() const { return findings.empty(); }
 };
 
-/// Checks a data folder (or one shard of it) against its manifest.json and against what samples
-/// must be, and collects all that is wrong:
+/// Checks a data folder (or one shard of it) against its manifest.json and the rules for samples,
+/// and collects all faults:
 ///   files: missing (from the manifest, or from names such as part_00003_of_00008.hdf5), not in the
 ///   manifest, other size, hash, sample count or token checksum,
 ///   unreadable, the same samples in two shards; a shard of another hash is not read, one without
@@ -49,7 +49,7 @@ struct VerifyReport {
 ///   the end of both segments, none of the three masked or a label;
 ///   manifest: counts and token-length histogram that differ from the samples.
 ///
-/// Errors    Error(kData) only when there is nothing to check: no shard, or no readable manifest.
+/// Errors    Error(kData) only if there is nothing to check: no shard, or no readable manifest.
 VerifyReport verify_data(const std::string& path, const VerifyOptions& options = {},
                          const ItemProgress& progress = {});
 

@@ -9,7 +9,7 @@
 
 namespace bertha {
 
-/// What one rank brings to a common step: values, or the reason why it cannot go on.
+/// A rank's contribution to a common step: values, or the reason why it cannot continue.
 struct Contribution {
   enum class Kind : int64_t { kValues, kFailure, kLeaving };
   Kind kind = Kind::kValues;

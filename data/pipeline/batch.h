@@ -26,7 +26,7 @@ struct HostBatch {
   std::span<int32_t> segment_ids;   // [T]
   std::span<int32_t> position_ids;  // [T]  0.. in each sequence
   // [T]  rows in ascending order of (word id, row): lets a GPU sum the word table's gradient in a
-  // fixed order. Empty: it takes any order.
+  // fixed order. Empty: any order.
   std::span<int32_t> rows_by_word = {};
   std::span<int32_t> cu_seqlens;            // [B + 1]  first token of each sequence, then T
   std::span<int32_t> masked_positions;      // [M]  rows in [0, T)
@@ -46,10 +46,10 @@ struct StepCounts {
   int64_t num_seqs_global = 0;
   int64_t num_tokens_global = 0;
   int64_t num_masked_global = 0;
-  int64_t most_tokens_per_rank = 0;  // over ranks; with the mean it tells the imbalance
+  int64_t most_tokens_per_rank = 0;  // maximum over ranks; with the mean, shows the imbalance
 };
 
-/// What one rank trains on in one step.
+/// The batches of one rank in one step.
 struct StepBatch : StepCounts {
   std::vector<HostBatch> micro_batches;
 };

@@ -98,13 +98,13 @@ std::vector<std::string> make_shards(const LoaderBenchOptions& options, OwnedFol
   return shards;
 }
 
-/// What one rank saw of a run. Times are whole microseconds, so that transports can carry them.
+/// A rank's measurements. Times are whole microseconds, which transports can send.
 struct RankRun {
   int64_t elapsed_us = 0;
   int64_t waited_us = 0;
   double most_over_mean_tokens = 0.0;  // sum over steps
-  int64_t seqs = 0;                    // of all ranks
-  int64_t tokens = 0;                  // of all ranks
+  int64_t seqs = 0;                    // on all ranks
+  int64_t tokens = 0;                  // on all ranks
 };
 
 int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
@@ -161,7 +161,7 @@ LoaderBenchResult bench_loader(const LoaderBenchOptions& options, Transport& tra
   PipelineOptions pipeline = options.pipeline;
   if (pipeline.shards.empty()) pipeline.shards = make_shards(options, folder, transport);
 
-  // All ranks must take the same number of steps, so the clock is asked only between runs.
+  // All ranks must take the same number of steps, so the clock is read only between runs.
   int64_t steps = 8;
   double warm_up_s = elapsed_s(run_steps(pipeline, steps, transport), transport);
   while (warm_up_s < options.warm_up_s / 2) {

@@ -24,10 +24,10 @@ struct LoaderBenchOptions {
 /// The same on every rank.
 struct LoaderBenchResult {
   int64_t steps = 0;
-  double elapsed_s = 0.0;          // of the slowest rank
+  double elapsed_s = 0.0;          // on the slowest rank
   double seqs_per_s_global = 0.0;  // over all ranks
   double tokens_per_s_global = 0.0;
-  double mean_wait_ms = 0.0;  // of next(), over steps and ranks
+  double mean_wait_ms = 0.0;  // in next(), over steps and ranks
   double mean_tokens_per_seq = 0.0;
   double most_over_mean_tokens = 1.0;  // tokens of the fullest rank over the mean, mean of steps
 };

@@ -12,10 +12,10 @@
 
 namespace bertha {
 
-/// A queue between two stages that holds at most `capacity` items.
+/// A queue of at most `capacity` items between two stages.
 ///
-/// Errors    what fail() was given is rethrown by pop() once the items before it are taken; what
-///           reject() was given is rethrown by wait_for_room().
+/// Errors    pop() rethrows the error passed to fail() after the items before it; wait_for_room()
+///           rethrows the error passed to reject().
 /// Threads   one producer, one consumer; close() from any thread.
 template <class T>
 class BoundedQueue {
@@ -72,7 +72,7 @@ class BoundedQueue {
     return item;
   }
 
-  /// Consumer: takes no more because of this error; closes the queue.
+  /// Consumer: stops because of this error; closes the queue.
   void reject(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ class BoundedQueue {
     close();
   }
 
-  /// Ends both sides at once and drops the items.
+  /// Ends both sides immediately and drops the items.
   void close() {
     std::deque<T> dropped;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);

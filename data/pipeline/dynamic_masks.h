@@ -11,7 +11,7 @@ namespace bertha {
 
 /// How training samples are masked anew in every epoch.
 struct MaskRule {
-  double fraction = 0.15;  // of the tokens, special ones included
+  double fraction = 0.15;  // share of the tokens, special ones included
   SpecialTokens special = {};
   int64_t vocab_size = 0;  // entries, among which random words are drawn
   // [vocab_size]  ids of the pieces that continue a word, which are masked together with it; null:
@@ -22,7 +22,7 @@ struct MaskRule {
 /// Masked tokens of a sequence: its tokens times the fraction, halves to even, at least one.
 int64_t wanted_masks(int64_t tokens, double fraction);
 
-/// Draws masks. What a sample was masked with before is undone first.
+/// Draws masks, after undoing the sample's earlier masks.
 ///
 /// Candidates are all tokens but [CLS], [SEP] and [PAD]; of them wanted_masks() are chosen evenly.
 /// With whole words, words are drawn until that number is reached, and those that would exceed it
@@ -54,7 +54,7 @@ class MaskDrawer {
   MaskRule rule_;
   uint64_t seed_;
   int64_t most_masked_;
-  // The sample in work.
+  // The current sample.
   std::vector<TokenId> tokens_;
   std::vector<Word> words_;  // candidates
   std::vector<int16_t> positions_;

@@ -15,7 +15,7 @@ struct ShardRow {
 /// A run of the endless sample order together with the shards that it needs.
 struct SampleWindow {
   int64_t epoch = 0;
-  int64_t first_place = 0;      // of shards[0] in the shard order of the epoch
+  int64_t first_place = 0;      // place of shards[0] in the shard order of the epoch
   std::vector<int64_t> shards;  // [s]  indices into the sorted list of shards
   std::vector<ShardRow> order;  // [n]  the samples, in order
 };

@@ -17,7 +17,7 @@ constexpr int kTokensShift = 16;
 constexpr int64_t kRankMask = (int64_t{1} << (kCountShift - kRankShift)) - 1;
 constexpr int64_t kLengthMask = (int64_t{1} << kTokensShift) - 1;
 
-/// What every rank knows about every slot of the step after the lengths are summed.
+/// The slots of the step, known on every rank after the lengths are summed.
 struct StepLengths {
   std::vector<std::vector<int64_t>> slots_of_source;  // [W][n]  ascending
   std::vector<int64_t> tokens;                        // [G]
@@ -66,7 +66,7 @@ std::vector<int32_t> owners_of_slots(const SlotAssignment& assignment, int64_t n
   return owners;
 }
 
-/// The samples that came from each rank, and the slots that they fill.
+/// The samples received from each rank, and the slots that they fill.
 struct Arrivals {
   std::vector<SampleSet> sets;              // [W]
   std::vector<std::vector<int64_t>> slots;  // [W][n]

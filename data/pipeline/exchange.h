@@ -56,7 +56,7 @@ struct ExchangedStep {
   std::vector<std::vector<SampleView>> micro_batches;  // [micro_batches][b]
 };
 
-/// Gives every rank the samples that are assigned to it. Collective: all ranks bring samples of the
+/// Sends every rank the samples that are assigned to it. Collective: all ranks pass samples of the
 /// same step, all G slots once. Every rank computes the same assignment from the lengths, which are
 /// summed over ranks; then kLengths moves only what changes owner, kAllGather moves every sample to
 /// every rank, and kOff moves nothing (the samples must be the rank's slice).

@@ -44,9 +44,8 @@ ShardAssignment make_shard_assignment(const PipelineOptions& options, const Tran
           .num_ranks = transport.size()};
 }
 
-/// What the three threads of one pipeline share: queues between them, and what each needs. A
-/// thread holds it by shared_ptr, since one that is stuck in the transport may outlive the
-/// Pipeline.
+/// State shared by the three threads of a pipeline: the queues between them, and their inputs. Each
+/// thread owns a shared_ptr, because one that is stuck in the transport may outlive the Pipeline.
 struct StageState {
   StageState(const PipelineOptions& pipeline_options, std::shared_ptr<Transport> transport_in,
              HostAllocator allocator)
@@ -71,8 +70,8 @@ struct StageState {
   BoundedQueue<StepBatch> batches;
 };
 
-/// How many samples a rank takes from a shard at a time: the micro-batch where it is the same for
-/// all, else the rank's part of the step.
+/// Number of samples that a rank takes from a shard at a time: the micro-batch if all are equal,
+/// else the rank's part of the step.
 int64_t batch_seqs_of_rank(const PipelineOptions& options, int64_t step_seqs) {
   return step_seqs % options.micro_batches_per_step == 0
              ? step_seqs / options.micro_batches_per_step
@@ -192,9 +191,9 @@ class TrainingPipeline final : public Pipeline {
     }
   }
 
-  // In order, the exchange stage tells the other ranks that this one leaves. While an exception
-  // unwinds, there may be nobody left to tell: then no further call is started, and a thread
-  // already inside a call stays there until the process ends.
+  // On an orderly end, the exchange stage notifies the other ranks. While an exception unwinds, the
+  // others may have ended: no further call is started, and a thread that is already in a call stays
+  // there until the process ends.
   ~TrainingPipeline() override {
     auto inside = CancellableTransport::Inside::kNo;
     if (std::uncaught_exceptions() > exceptions_at_start_) inside = state_->transport.abandon();

@@ -13,21 +13,21 @@
 
 namespace bertha {
 
-/// Everything the pipeline needs to know. Counts are of sequences, also where the shards hold
-/// packs: these are taken apart when a shard is read, so that shuffling, exchange and batches see
-/// single sequences and a step holds exactly global_batch_seqs of them.
+/// The options of a pipeline. Counts are numbers of sequences, even if the shards contain packs:
+/// reading splits these, so that shuffling, exchange and batches handle single sequences and a step
+/// has exactly global_batch_seqs of them.
 struct PipelineOptions {
   std::vector<std::string> shards = {};  // paths, sorted
   // [shards]  hashes to compare when a shard is read, or none
   std::vector<std::string> shard_xxh3 = {};
-  SampleLimits limits = {};  // what is beyond them is an error in the shard
+  SampleLimits limits = {};  // values beyond them are errors in the shard
   int64_t global_batch_seqs = 0;
   int64_t micro_batches_per_step = 1;  // accumulation steps
   uint64_t seed = 0;
   SampleOrder order = SampleOrder::kWindowed;
   int64_t window_shards = 4;  // samples are shuffled inside windows of this many shards
   ExchangePadding exchange = ExchangePadding::kLengths;
-  std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none: as stored
+  std::optional<MaskRule> masks = {};  // drawn anew in each epoch; none = as stored
   int64_t prefetch_steps = 2;          // batches ready ahead of the consumer
   int64_t group_bucket_tokens = 128;
   int64_t first_step = 0;  // resume: batches before this one are not delivered, nor read

@@ -137,7 +137,7 @@ std::optional<StepSamples> StepAssembler::next() {
   step.samples.reserve(length_of_step_);
   for (int64_t slot = walked.begin; slot < walked.end; ++slot) {
     while (taken_ == window_.plan.order.size()) {
-      window_ = {};  // frees the old window before the next one is asked for
+      window_ = {};  // frees the old window before requesting the next one
       taken_ = 0;
       std::optional<LoadedWindow> window = next_window_();
       if (!window) return std::nullopt;

@@ -20,13 +20,13 @@ struct ShardTable {
   std::vector<std::string> paths;  // [s]
   std::vector<int64_t> num_seqs;   // [s]
   std::vector<int64_t> first_ids;  // [s]  global id of row 0
-  std::vector<std::string> xxh3;   // [s]  of the file, as it was made; empty = not known
+  std::vector<std::string> xxh3;   // [s]  hashes of the original files; empty = unknown
   int64_t total_seqs = 0;
 };
 
-/// Shard s whole.
+/// Reads all of shard s.
 ///
-/// Errors    Error(kData) naming it: not as it was made, damaged, or changed since the table.
+/// Errors    Error(kData) naming it: another hash, damaged, or changed since the table was built.
 SampleSet read_shard(const ShardTable& table, int64_t s, const SampleLimits& limits);
 
 /// Looks into every shard; the ranks share the work and end with the same table, or with the same
@@ -74,7 +74,7 @@ class WindowReader {
  public:
   WindowReader(const ShardTable& table, const SampleLimits& limits,
                const ShardAssignment& assignment, std::unique_ptr<SampleWindows> windows);
-  /// Nothing when `stop`, asked before each shard, says so.
+  /// Returns nothing if `stop`, called before each shard, returns true.
   std::optional<LoadedWindow> next(const std::function<bool()>& stop);
 
  private:
@@ -87,10 +87,10 @@ class WindowReader {
   std::map<int64_t, std::weak_ptr<const SampleSet>> in_memory_;
 };
 
-/// What this rank brings to one step. Slots are places in the global batch, 0 .. G - 1.
+/// This rank's samples for one step. Slots are places in the global batch, 0 .. G - 1.
 struct StepSamples {
   int64_t step = 0;
-  int64_t epoch = 0;           // of the step's first sample
+  int64_t epoch = 0;           // epoch of the step's first sample
   std::vector<int64_t> slots;  // [n]  ascending
   SampleSet samples;           // [n]
 };
@@ -98,12 +98,12 @@ struct StepSamples {
 /// Cuts the windows into steps.
 class StepAssembler {
  public:
-  /// `next_window` gives nothing when the pipeline is being closed. `masks` draws the masks of the
+  /// `next_window` returns nothing if the pipeline is being closed. `masks` draws the masks of the
   /// samples; without it they keep the masks of the shards.
   StepAssembler(const ShardAssignment& assignment, int64_t first_step,
                 std::function<std::optional<LoadedWindow>()> next_window,
                 std::optional<MaskDrawer> masks);
-  /// Nothing when next_window gave nothing.
+  /// Returns nothing if next_window returned nothing.
   std::optional<StepSamples> next();
 
  private:

@@ -27,7 +27,7 @@ constexpr int64_t kLongestTokens = 32767;
 
 enum Site : uint32_t { kLengthSite = 1, kTokenSite = 2 };
 
-/// Lengths one after the other, from a histogram or all alike.
+/// Lengths one after another, from a histogram or all equal.
 class LengthSource {
  public:
   LengthSource(const SyntheticSteps& steps, int64_t step)
@@ -72,7 +72,7 @@ std::vector<int64_t> draw_lengths(const SyntheticSteps& steps, int64_t step) {
     for (int64_t i = 0; i < steps.global_batch_seqs; ++i) lengths.push_back(source.next());
     return lengths;
   }
-  // Bins of the assignment differ by one longest sequence at most: with so much above the mean,
+  // Bins of the assignment differ by one longest sequence at most: with that much above the mean,
   // every bin has enough.
   const int64_t num_bins = steps.num_ranks * steps.micro_batches_per_step;
   const int64_t wanted = num_bins * (steps.tokens_per_micro_batch + steps.max_seq_tokens);
@@ -103,7 +103,7 @@ TokenId draw_word(Draws& draws, int64_t vocab_size) {
                               std::clamp<int64_t>(rank, 0, vocab_size - kFirstWord - 1));
 }
 
-/// What stands at a masked position.
+/// The token at a masked position.
 TokenId masked_as(TokenId word, Draws& draws, int64_t vocab_size) {
   const int64_t tenth = draws.below(10);
   if (tenth < 8) return kMask;

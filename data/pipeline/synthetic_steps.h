@@ -22,18 +22,18 @@ using LengthHistogram = std::vector<int64_t>;
 ///           none of sequences shorter than three tokens.
 LengthHistogram parse_length_histogram(const std::string& text, const std::string& source);
 
-/// All lengths equally often, from eight tokens or the longest where that is shorter.
+/// All lengths equally often, from eight tokens, or the longest if that is shorter.
 LengthHistogram uniform_lengths(int64_t max_seq_tokens);
 
-/// Steps of made-up batches, for benchmarks and data.synthetic: assigned to ranks and collated as
-/// training's are.
+/// Steps of synthetic batches, for benchmarks and data.synthetic: assigned to ranks and collated as
+/// in training.
 struct SyntheticSteps {
   LengthHistogram lengths = {};  // longer ones are cut to max_seq_tokens; empty: all have that
   int64_t max_seq_tokens = 512;
   int64_t max_masked_per_seq = 76;
   int64_t vocab_size = 30522;          // above the [MASK] id, 103
   int64_t global_batch_seqs = 0;       // read when tokens_per_micro_batch is 0
-  int64_t tokens_per_micro_batch = 0;  // of each rank; as many sequences as that takes, the last
+  int64_t tokens_per_micro_batch = 0;  // per rank, in as many sequences as necessary, the last
                                        // cut to fit
   int64_t micro_batches_per_step = 1;
   ExchangePadding exchange = ExchangePadding::kLengths;
@@ -55,8 +55,8 @@ struct SyntheticPlan : StepCounts {
 /// Masked tokens of a sequence: 15 %, at least one, at most max_masked_per_seq.
 int64_t masked_tokens_of(const SyntheticSteps& steps, int64_t tokens);
 
-/// With tokens_per_micro_batch every bin holds at most that many tokens, and at most two fewer
-/// (with ExchangePadding::kOff, which does not even out lengths, it may hold less).
+/// With tokens_per_micro_batch every bin has at most that many tokens, and at most two fewer (with
+/// ExchangePadding::kOff, which does not balance lengths, it may have less).
 ///
 /// Random    a pure function of the arguments.
 /// Errors    Error(kUsage) for a vocabulary without the special ids, and for a number of tokens
@@ -78,7 +78,7 @@ StepBatch make_synthetic_batch(const SyntheticSteps& steps, const SyntheticPlan&
 /// Which steps of SyntheticSteps a rank is given.
 struct SyntheticRun {
   int rank = 0;
-  int64_t first_step = 0;  // resume: batches before this one are not made
+  int64_t first_step = 0;  // resume: earlier batches are not generated
   int64_t num_steps = 0;
   int64_t prefetch_steps = 2;  // batches ready ahead of the consumer
   // Number of steps after which the sequence lengths repeat, with other words each time; 0: each
@@ -86,8 +86,8 @@ struct SyntheticRun {
   int64_t distinct_lengths = 0;
 };
 
-/// Batches made on a thread of their own, without a file. No sequence comes twice: the epoch is the
-/// whole run.
+/// Generates batches on a separate thread, without a file. No sequence occurs twice: the epoch is
+/// the whole run.
 ///
 /// Random    step k depends on (seed, k), and its assignment to ranks as in training.
 /// Errors    next() rethrows the errors of plan_synthetic_step(), on every rank.
@@ -95,7 +95,7 @@ struct SyntheticRun {
 std::unique_ptr<Pipeline> make_synthetic_pipeline(const SyntheticSteps& steps,
                                                   const SyntheticRun& run, HostAllocator allocate);
 
-/// A made-up evaluation set of steps.global_batch_seqs sequences: the part of one rank, in batches
+/// A synthetic evaluation set of steps.global_batch_seqs sequences: one rank's part, in batches
 /// of at most `batch_seqs`. The set is the same for every number of ranks. Errors as above.
 std::vector<HostBatch> make_synthetic_eval_batches(SyntheticSteps steps, int64_t batch_seqs,
                                                    int rank, const HostAllocator& allocate);

@@ -10,11 +10,10 @@
 
 namespace bertha {
 
-/// The host collectives that the data pipeline needs. Implemented over MPI in harness/comm, and
-/// by one rank alone here; tests implement it with threads.
+/// The host collectives that the data pipeline needs. Implemented with MPI in harness/comm, and for
+/// a single rank here; tests implement it with threads.
 ///
-/// Threads   the pipeline calls it from one thread of its own, concurrently with other
-///           communication.
+/// Threads   the pipeline calls it from one thread, concurrently with other communication.
 /// Errors    Error(kEnvironment).
 class Transport {
  public:
@@ -28,8 +27,8 @@ class Transport {
   virtual std::vector<int64_t> sum(std::span<const int64_t> mine) = 0;
   /// Every rank's bytes in rank order; counts may differ.
   virtual std::vector<std::vector<std::byte>> all_gather_bytes(std::span<const std::byte> mine) = 0;
-  /// outgoing[r] goes to rank r; returns what each rank sent here: incoming_bytes[r] by rank r. No
-  /// message where there is nothing to send.
+  /// Sends outgoing[r] to rank r; returns the data from each rank: incoming_bytes[r] from rank r.
+  /// Empty messages are not sent.
   virtual std::vector<std::vector<std::byte>> all_to_all_bytes(
       std::span<const std::vector<std::byte>> outgoing,
       std::span<const int64_t> incoming_bytes) = 0;

@@ -55,8 +55,8 @@ void split_ascii_chunk(std::string_view text, OnToken& on_token) {
 
 }  // namespace ascii_words
 
-/// Splits a line into basic tokens where ASCII alone decides, which is nearly everywhere in English
-/// text, and into chunks left to basic_tokens() elsewhere. In order of the line:
+/// Splits a line into basic tokens where ASCII rules suffice, as nearly everywhere in English text,
+/// and otherwise into chunks for basic_tokens(). In the order of the line:
 ///   on_token(view)   a basic token, lower-cased where `lowers`;
 ///   on_chunk(view)   raw text between ASCII white space that has other characters or control
 ///                    characters; split it with basic_tokens().

@@ -20,7 +20,7 @@ namespace bertha {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 18;
-constexpr uint64_t kMostXzBytes = uint64_t{1} << 30;  // of memory; level 9 needs 65 MiB
+constexpr uint64_t kMostXzBytes = uint64_t{1} << 30;  // memory; level 9 needs 65 MiB
 
 Decoder gzip_decoder() {
   constexpr int kGzipOnly = 16;
@@ -76,7 +76,7 @@ Decoder xz_decoder() {
 }
 
 Decoder zstd_decoder() {
-  constexpr int kMostWindowBits = 31;  // of zstd --ultra --long=31
+  constexpr int kMostWindowBits = 31;  // as with zstd --ultra --long=31
   const std::shared_ptr<ZSTD_DStream> state(ZSTD_createDStream(), ZSTD_freeDStream);
   BERTHA_CHECK(state != nullptr, "ZSTD_createDStream");
   ZSTD_DCtx_setParameter(state.get(), ZSTD_d_windowLogMax, kMostWindowBits);
@@ -100,7 +100,7 @@ Decoder decoder_for(std::string_view begin) {
   return nullptr;
 }
 
-/// What a file is that begins so, and what to do with it; "" if it may be text.
+/// The kind of a file with this beginning, and what to do with it; "" if it may be text.
 const char* foreign_kind(std::string_view begin) {
   if (begin.starts_with("PK\x03\x04")) {
     return "a ZIP archive, such as .docx, .xlsx or .epub; unpack it, or save its text as .txt";
@@ -118,7 +118,7 @@ const char* foreign_kind(std::string_view begin) {
 
 }  // namespace
 
-// Delegates, so that the destructor closes the file where the body throws.
+// Delegates, so that the destructor closes the file if the body throws.
 ByteStream::ByteStream(const std::string& path) : ByteStream() {
   path_ = path == "-" ? "standard input" : path;
   buffer_.resize(kBufferBytes);

@@ -10,7 +10,7 @@
 
 namespace bertha {
 
-/// What a decoder did: whether a member of the compressed data has ended, or what is wrong.
+/// The result of a decoder: whether a member of the compressed data has ended, or a fault.
 struct DecodeStep {
   bool ends_member = false;
   std::string problem = {};
@@ -57,11 +57,11 @@ class ByteStream {
   int descriptor_ = -1;
   bool is_pipe_ = false;
   std::string buffer_;
-  std::string_view input_;  // of the buffer, not yet decoded
+  std::string_view input_;  // undecoded part of the buffer
   Decoder decoder_;
-  bool inside_member_ = false;  // of compressed data: it has begun and not ended
+  bool inside_member_ = false;  // a member of compressed data has begun and not ended
   std::string text_;
-  size_t at_ = 0;  // where the unread part of it begins
+  size_t at_ = 0;  // start of its unread part
   int64_t bytes_read_ = 0;
   Digest digest_{"SHA256"};
 };

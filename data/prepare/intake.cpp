@@ -42,7 +42,7 @@ struct GroupText {
   std::string held_out;
   int64_t documents = 0;
   int64_t held_out_documents = 0;
-  DocumentPlace least;  // of those that are not held out
+  DocumentPlace least;  // among those that are not held out
 };
 
 ManifestSource write_part(const std::string& path, const std::string& text) {
@@ -118,7 +118,7 @@ class PartCutter {
     for (const std::string& sentence : split_sentences(paragraph)) add_sentence(sentence);
   }
 
-  /// All sentences of the paragraph but the last, which may go on.
+  /// All sentences of the paragraph except the last, which may continue.
   void cut_paragraph() {
     std::vector<std::string> sentences = split_sentences(std::exchange(paragraph_, ""));
     if (sentences.back().size() < kMostParagraphBytes) {

@@ -16,9 +16,9 @@ namespace bertha {
 struct IntakeOptions {
   TextForm text_form = TextForm::kSentencePerLine;
   DocumentForm documents = DocumentForm::kAuto;
-  std::string field = "text";        // of a record
+  std::string field = "text";        // field of a record
   std::optional<TokenIds> ids = {};  // the sources are token ids
-  int64_t part_bytes = 0;            // of text, about; 0 = a part per source
+  int64_t part_bytes = 0;            // approximate text per part; 0 = a part per source
   double hold_out = 0;               // share of the documents
   uint64_t seed = 0;                 // selects the documents
   std::string folder = {};           // to write to

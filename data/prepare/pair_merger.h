@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-/// Words as sequences of symbols, whose most frequent neighbours are joined again and again.
-/// Symbols are numbers that the caller gives meaning to.
+/// Words as sequences of symbols, whose most frequent neighbors are merged repeatedly. Symbols are
+/// numbers whose meaning the caller defines.
 class PairMerger {
  public:
   struct Pair {
@@ -21,8 +21,8 @@ class PairMerger {
   /// At any time: pairs that were merged before are merged again in a new word.
   void add_word(std::vector<int32_t> symbols, int64_t count);
 
-  /// The most frequent pair that occurs at least `least_count` times; of equal ones the pair with
-  /// the smaller symbols. Nothing when there is none.
+  /// The most frequent pair that occurs at least `least_count` times; among equally frequent ones,
+  /// the pair with the smaller symbols. Nothing if there is none.
   std::optional<Pair> most_frequent(int64_t least_count);
   /// Replaces the pair by `merged` in all words, from left to right.
   void merge(Pair pair, int32_t merged);

@@ -87,7 +87,7 @@ class Generator {
           chunk_sentences >= 2 ? random_.randint(1, chunk_sentences - 1) : 1;
       const int64_t a_end = chunk_begin + a_sentences;
       Segment a = sentences(chunk_begin, a_end);
-      // A chunk of one sentence has no next one: then no number is drawn.
+      // A chunk of one sentence has no next sentence, so no number is drawn.
       const bool is_random_next = chunk_sentences == 1 || random_.random() < 0.5;
       Segment b;
       if (is_random_next) {
@@ -104,7 +104,7 @@ class Generator {
     }
   }
 
-  /// All samples of one document in one pass: its tokens, as many as fit at a time.
+  /// All samples of one document in one pass: as many of its tokens as fit at a time.
   void cut_blocks(int64_t place) {
     const int64_t most_tokens = options_.max_seq_tokens - 2;  // [CLS], [SEP]
     const Segment document = sentences(first_sentence(place), end_sentence(place));
@@ -203,7 +203,7 @@ class Generator {
     return static_cast<TokenId>(random_.randint(0, vocab_size_ - 1));
   }
 
-  /// After one pass the size of all is known well enough to avoid growing by doubling.
+  /// Reserves memory after one pass, whose size predicts the total, to avoid growing by doubling.
   void reserve_for(int64_t passes) {
     const auto expected = [&](int64_t once) { return once * passes + once * passes / 50 + 64; };
     const SampleLength once = samples_.length();

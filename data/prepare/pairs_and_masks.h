@@ -11,7 +11,7 @@
 
 namespace bertha {
 
-/// What a sample consists of.
+/// The segments of a sample.
 enum class Segments : uint8_t {
   kPairs,  // [CLS] A [SEP] B [SEP]: two runs of sentences, the second often of another document
   kOne,    // [CLS] A [SEP]: the next tokens of a document, as many as fit; no next-sentence task
@@ -24,7 +24,7 @@ struct GeneratorOptions {
   int64_t max_seq_tokens = 512;
   int64_t max_masked_per_seq = 76;
   double masked_fraction = 0.15;
-  double short_seq_probability = 0.1;  // of pairs
+  double short_seq_probability = 0.1;  // for pairs
   Segments segments = Segments::kPairs;
 };
 

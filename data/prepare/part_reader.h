@@ -47,13 +47,13 @@ class LineReader {
 
   std::shared_ptr<ByteStream> stream_;
   std::function<void(int64_t bytes)> on_bytes_;
-  std::string line_;  // the last one, where '\r' had to be removed
+  std::string line_;  // the last line, if '\r' had to be removed
   bool ends_line_ = true;
   int64_t line_number_ = 0;
   int64_t bytes_told_ = 0;
 };
 
-/// Calls `take` for pieces of the text of at most `most` bytes, cut after white space, or else
+/// Calls `take` for pieces of the text of at most `most` bytes, split after white space, or else
 /// between characters.
 void for_each_piece(std::string_view text, size_t most,
                     const std::function<void(std::string_view piece)>& take);

@@ -74,7 +74,7 @@ std::map<std::string, std::string> option_texts(const PrepareOptions& options,
       {"eval_samples", concat(options.eval_samples)},
       {"vocab_sha256", vocabulary_sha256(options.vocab_file)},
       {kTokenizerOption, to_text(plan.tokenizer)}};
-  // Named where it is not the published form, so that data made before stay what they were.
+  // Listed only if it is not the published form, so that the keys of earlier data do not change.
   if (!plan.is_published) {
     texts["text_form"] = options.ids                             ? "ids"
                          : options.text_form == TextForm::kProse ? "prose"
@@ -250,7 +250,7 @@ bool is_already_done(const PrepareOptions& options, const PreparationPlan& plan,
   if (!options.resume || !fs::exists(path)) return false;
   Manifest& manifest = summary.manifest;
   manifest = read_manifest(path);
-  // Without names the parts are not known yet, and the same facts give the same parts.
+  // Without names the parts are not planned yet; the same facts give the same parts.
   if (!plan.shard_names.empty() &&
       !std::ranges::equal(manifest.shards, plan.shard_names, {}, &ManifestShard::name)) {
     return false;

@@ -16,12 +16,12 @@ namespace bertha {
 struct PartPlan {
   ManifestSource text;
   uint64_t seed = 0;
-  std::string path;         // of the samples
-  std::string record_path;  // of what is known of them
+  std::string path;         // path of the samples
+  std::string record_path;  // path of their record
   std::string key;          // everything that decides them
 };
 
-/// A data set to be made: all that is decided before its first sample is.
+/// A data set to prepare: all decisions before the first sample.
 struct PreparationPlan {
   std::filesystem::path folder;
   GeneratorOptions generator;
@@ -50,14 +50,14 @@ PreparationPlan make_plan(const PrepareOptions& options, const std::vector<Sourc
 void plan_parts(const PrepareOptions& options, const std::vector<ManifestSource>& texts,
                 PreparationPlan& plan);
 
-/// The plan for the evaluation shard, which lies in a folder of its own in the output folder.
+/// The plan for the evaluation shard, which is in a separate folder in the output folder.
 PreparationPlan plan_held_out(const PreparationPlan& plan,
                               const std::vector<ManifestSource>& texts);
 
-/// Error(kData) when the folder holds the results of other options or text.
+/// Error(kData) if the folder contains the results of other options or text.
 void check_same_data(const PreparationPlan& plan);
 
-/// Error(kData) when the folder holds shards that this preparation would not write, or, while the
+/// Error(kData) if the folder contains shards that this preparation would not write or, while the
 /// parts are not planned, any that no earlier run of it wrote.
 void check_output_folder(const PreparationPlan& plan);
 

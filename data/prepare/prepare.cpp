@@ -35,12 +35,12 @@
 namespace bertha {
 namespace {
 
-/// What is known of a finished part: the samples of one text.
+/// The record of a finished part: the samples of one text.
 struct PartRecord {
   std::string key;                        // everything that decides the part's content, as text
   std::map<std::string, int64_t> counts;  // the part's share of Manifest::counts
   int64_t samples = 0;
-  int64_t bytes = 0;  // of the part's file
+  int64_t bytes = 0;  // size of the part's file
   std::string xxh3;
 };
 
@@ -64,8 +64,8 @@ std::vector<ManifestSource> hash_sources(const std::vector<SourceFile>& sources,
   return hashed;
 }
 
-/// The part's record, if it has the part's key and the samples' file is the one it tells of, byte
-/// for byte; otherwise nothing.
+/// The part's record, if it has the part's key and describes the samples' file, byte for byte;
+/// otherwise nothing.
 std::optional<PartRecord> find_finished_part(const PartPlan& part) {
   std::optional<PartRecord> record = read_json_record<PartRecord>(part.record_path);
   if (!record || record->key != part.key) return std::nullopt;
@@ -213,7 +213,7 @@ Manifest make_data(const PrepareOptions& options, const PreparationPlan& plan,
   return manifest;
 }
 
-/// The text that a sample was made of, with its [MASK], as much as fits into some lines.
+/// The text of a sample, with its [MASK], as much as fits into a few lines.
 std::string text_of_sample(const SampleView& sample, const Vocabulary& vocabulary) {
   constexpr size_t kMostBytes = 480;
   std::string text;
@@ -363,7 +363,7 @@ PrepareSummary prepare_data(const PrepareOptions& options, const WorkProgress& p
     summary.manifest = make_data(options, plan, vocabulary, progress, summary.parts_reused);
   }
   remove_texts(intake);
-  // The records of parts that are shards stay: a shard that is lost later is made again alone.
+  // The records of parts that are shards are kept: a shard that is lost later is prepared alone.
   if (!plan.parts_are_shards) remove_work_folder(options.output_dir);
   summary.sample = some_sample(options, summary.manifest, vocabulary);
   summary.elapsed_seconds = seconds_since(start);

@@ -25,28 +25,28 @@ struct PrepareOptions {
   MissingFiles missing = MissingFiles::kRefuse;
   TextForm text_form = TextForm::kSentencePerLine;
   DocumentForm documents = DocumentForm::kAuto;
-  std::string field = "text";        // of JSON lines and tables
+  std::string field = "text";        // for JSON lines and tables
   std::optional<TokenIds> ids = {};  // the text is token ids, see id_vocabulary()
   std::string vocab_file;            // tokenizer_config.json next to it selects cased or uncased
   std::string output_dir;
   ShardLayout layout = ShardLayout::kVariableLength;
   int64_t num_shards = 0;           // 0 = one shard per part
   GeneratorOptions generator = {};  // the same for every part
-  int64_t eval_samples = 0;         // > 0: instead of shards, one file of that many samples
-  int64_t part_mib = kPartsByForm;  // of text; 0 = a part per file
+  int64_t eval_samples = 0;         // > 0: one file with that many samples instead of shards
+  int64_t part_mib = kPartsByForm;  // text per part; 0 = a part per file
   double hold_out = 0;              // share of the documents that are kept for evaluation
   bool published_form_only = false;
   int workers = 0;     // threads; 0 = one per processor
   bool resume = true;  // false: make finished parts again
 };
 
-/// Whether the text goes through the published generator as it is: files of plain text, and no
-/// option that changes what a sentence, a document, a part or a sample is.
+/// Whether the published generator processes the text unchanged: files of plain text, and no option
+/// that changes what a sentence, a document, a part or a sample is.
 bool is_published_form(const PrepareOptions& options, const std::vector<SourceFile>& sources);
 
 struct PrepareSummary {
   Manifest manifest;
-  std::optional<Manifest> held_out = {};  // of eval/ in the output folder
+  std::optional<Manifest> held_out = {};  // manifest of eval/ in the output folder
   std::string sample = {};                // one of the training samples, as text
   int64_t parts_reused = 0;
   bool already_done = false;  // everything was there and intact; nothing was written

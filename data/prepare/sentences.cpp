@@ -15,7 +15,7 @@ constexpr std::array kEndsWithoutSpace = {"。"sv, "！"sv, "？"sv, "।"sv};
 constexpr std::array kClosing = {"\""sv, "'"sv, ")"sv, "]"sv, "”"sv, "’"sv, "»"sv, "」"sv, "』"sv};
 constexpr std::array kOpening = {"\""sv, "'"sv, "("sv, "["sv, "“"sv, "‘"sv,
                                  "«"sv,  "—"sv, "–"sv, "-"sv, "_"sv};
-// The sentence goes on after one of these: a name follows the first kind, a number the second.
+// The sentence continues after one of these: a name follows the first kind, a number the second.
 constexpr std::array kBeforeNames = {"Mr"sv,     "Mrs"sv, "Ms"sv,  "Mme"sv, "Dr"sv,   "Prof"sv,
                                      "Rev"sv,    "Hon"sv, "Gen"sv, "Col"sv, "Capt"sv, "Maj"sv,
                                      "Lt"sv,     "Sgt"sv, "Gov"sv, "Sen"sv, "Rep"sv,  "Pres"sv,
@@ -26,7 +26,7 @@ constexpr std::array kBeforeNumbers = {
 // Every mark of kEnds and kEndsWithoutSpace begins with one of these bytes.
 constexpr std::string_view kFirstBytes = ".!?\xe0\xe2\xe3\xef";
 
-/// Cuts what one of `marks` is off the front; false where there is none.
+/// Removes one of `marks` from the start; returns false if there is none.
 template <size_t kCount>
 bool take(const std::array<std::string_view, kCount>& marks, std::string_view& text) {
   for (const std::string_view mark : marks) {
@@ -39,9 +39,9 @@ bool take(const std::array<std::string_view, kCount>& marks, std::string_view& t
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Whether the "." between `before`, which begins with its sentence, and `behind` belongs to the
+/// Whether the "." between `before`, which begins with its sentence, and `after` belongs to the
 /// word before it.
-bool belongs_to_word(std::string_view before, std::string_view behind) {
+bool belongs_to_word(std::string_view before, std::string_view after) {
   const size_t space = before.find_last_of(" \t.");
   const bool begins = space == std::string_view::npos;
   if (!begins && before[space] == '.') return true;  // "e.g": looked for no farther back
@@ -49,7 +49,7 @@ bool belongs_to_word(std::string_view before, std::string_view behind) {
   while (take(kOpening, word)) {
   }
   if (!word.empty() && std::ranges::all_of(word, is_digit)) return begins;
-  const std::string_view next = strip(behind);
+  const std::string_view next = strip(after);
   const bool number_follows = !next.empty() && is_digit(next.front());
   return count_characters(word) == 1 ||
          std::ranges::find(kBeforeNames, word) != kBeforeNames.end() ||
@@ -68,29 +68,29 @@ bool may_begin(std::string_view rest) {
 
 struct SentenceEnd {
   bool is_one = false;
-  size_t bytes = 0;  // of the marks and the quotes after them; 1 if there are none
+  size_t bytes = 0;  // length of the marks and the quotes after them; 1 if there are none
 };
 
 /// Whether the marks that `rest` begins with end a sentence.
 SentenceEnd end_of_sentence(std::string_view sentence, std::string_view rest) {
-  std::string_view behind = rest;
+  std::string_view after = rest;
   size_t marks = 0;
   bool needs_space = true;
   for (;; ++marks) {
-    if (take(kEndsWithoutSpace, behind)) {
+    if (take(kEndsWithoutSpace, after)) {
       needs_space = false;
-    } else if (!take(kEnds, behind)) {
+    } else if (!take(kEnds, after)) {
       break;
     }
   }
   if (marks == 0) return {.bytes = 1};
-  while (take(kClosing, behind)) {
+  while (take(kClosing, after)) {
   }
-  const size_t bytes = rest.size() - behind.size();
+  const size_t bytes = rest.size() - after.size();
   if (!needs_space) return {.is_one = true, .bytes = bytes};
   const bool is_single_stop = rest.front() == '.' && marks == 1;
-  if (is_single_stop && belongs_to_word(sentence, behind)) return {.bytes = bytes};
-  return {.is_one = may_begin(behind), .bytes = bytes};
+  if (is_single_stop && belongs_to_word(sentence, after)) return {.bytes = bytes};
+  return {.is_one = may_begin(after), .bytes = bytes};
 }
 
 }  // namespace

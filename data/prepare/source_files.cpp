@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostNames = 10;  // in a message, for each reason
 
-// --- what a file begins as ---
+// --- kinds of files by their beginning ---
 
 constexpr size_t kProbedBytes = size_t{1} << 16;
 constexpr size_t kOpeningBytes = 1024;  // enough to show JSON and HTML
@@ -226,7 +226,7 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
   return sorted;
 }
 
-/// What a text seems to be.
+/// The apparent kind of a text.
 struct Contents {
   std::optional<SourceForm> form;  // in which it can be read
   std::string name = {};           // if it is not plain text, with what to do

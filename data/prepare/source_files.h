@@ -18,8 +18,8 @@ enum class SourceForm : uint8_t { kText, kJsonLines, kCsv, kTsv };
 
 /// The ids of a tokenizer that is not ours.
 struct TokenIds {
-  int64_t count = 0;           // of the vocabulary
-  std::set<int64_t> reserved;  // [CLS], [SEP], [PAD] and [MASK], which stand in no text
+  int64_t count = 0;           // entries of the vocabulary
+  std::set<int64_t> reserved;  // [CLS], [SEP], [PAD] and [MASK], which no text may contain
 };
 
 /// A text to read.
@@ -28,9 +28,9 @@ struct SourceFile {
   int64_t bytes = 0;  // as stored; 0 for a pipe
   SourceForm form = SourceForm::kText;
   bool is_compressed = false;
-  std::shared_ptr<ByteStream> stream = nullptr;  // of a pipe, which can be read only once
+  std::shared_ptr<ByteStream> stream = nullptr;  // for a pipe, which can be read only once
 
-  /// A new stream of its bytes, or the one that there is.
+  /// A new stream of its bytes, or the existing one.
   std::shared_ptr<ByteStream> open() const;
   /// Whether its bytes are lines of text.
   bool is_plain() const { return form == SourceForm::kText && !is_compressed && !stream; }

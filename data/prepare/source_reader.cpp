@@ -137,7 +137,7 @@ void read_json_lines(LineReader& lines, const std::string& field, const TextSink
   }
 }
 
-/// The records of a table, as RFC 4180 has them. The first line that is not blank tells the
+/// The records of a table as in RFC 4180. The first line that is not blank determines the
 /// separator.
 class TableReader {
  public:

@@ -171,7 +171,7 @@ class FilesReader {
       if (found == files_.wordpieces.end()) continue;  // whoever needs it reports it
       add({.text = text, .id = static_cast<TokenId>(found - files_.wordpieces.begin())}, true);
     }
-    // The longest of those that begin at the same place is the one that is found.
+    // Among tokens that begin at the same place, the longest is found.
     std::ranges::stable_sort(files_.added, [](const AddedToken& a, const AddedToken& b) {
       return a.text.size() > b.text.size();
     });

@@ -12,15 +12,15 @@ namespace bertha {
 struct AddedToken {
   std::string text;
   TokenId id = 0;
-  bool single_word = false;   // only where no letter or digit is next to it
-  bool normalized = false;    // found in lower-cased text where text is lower-cased
-  bool is_wordpiece = false;  // words are made of it, too
+  bool single_word = false;   // only if no letter or digit is next to it
+  bool normalized = false;    // searched in the lower-cased text, if text is lower-cased
+  bool is_wordpiece = false;  // also used within words
 };
 
-/// A vocabulary and what transformers knows of it in addition.
+/// A vocabulary with transformers' additional information.
 struct TokenizerFiles {
-  std::string path;                     // of the file that lists the wordpieces
-  std::vector<std::string> wordpieces;  // [id]; an id that no file names has a text of its own
+  std::string path;                     // path of the file that lists the wordpieces
+  std::vector<std::string> wordpieces;  // [id]; an id that no file names gets a unique text
   // [PAD], [UNK], [CLS], [SEP], [MASK], by whatever name the files give them.
   std::array<std::string, 5> special = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
   std::vector<AddedToken> added = {};  // the special ones included

@@ -41,8 +41,8 @@ bool is_in_unicode_11(UChar32 c) {
   return age[0] <= 11 && u_charType(c) != U_UNASSIGNED;
 }
 
-/// The bit of the category in Unicode 11.0.0, whichever newer version ICU has: what has come since
-/// is unassigned, what has moved since is where it was.
+/// The bit of the category in Unicode 11.0.0, whichever newer version ICU has: later characters are
+/// unassigned, characters that changed category have their old one.
 uint32_t category_of(UChar32 c) {
   if (!is_in_unicode_11(c)) return U_GC_CN_MASK;
   switch (c) {
@@ -124,8 +124,9 @@ Text lower(const Text& word) {
   return lowered;
 }
 
-/// The canonical decomposition (NFD) without non-spacing marks; what has come since Unicode 11
-/// neither decomposes nor combines. ICU's own for texts takes quadratic time for marks in a row.
+/// The canonical decomposition (NFD) without non-spacing marks; characters newer than Unicode 11
+/// neither decompose nor combine. ICU's function for texts takes quadratic time for series of
+/// marks.
 Text without_accents(const Text& word) {
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* const nfd = icu::Normalizer2::getNFDInstance(error);
@@ -165,7 +166,7 @@ void split_at_punctuation(const Text& word, std::vector<std::string>& tokens) {
   }
 }
 
-/// Removed characters give nothing, white space gives a space, the rest itself.
+/// Removed characters give nothing, white space gives a space, other characters are unchanged.
 std::optional<UChar32> cleaned(UChar32 c, TokenizerRules rules) {
   if (c == '\t' || c == '\n' || c == '\r') return ' ';
   const uint32_t category = category_of(c);

@@ -12,7 +12,7 @@ namespace bertha {
 
 /// The Unicode rules of BERT's basic tokenizer, on UTF-8.
 ///
-/// Needs     text that first_invalid_utf8() accepts, for every function but that one.
+/// Needs     text that first_invalid_utf8() accepts, for every function except that one.
 /// Exact     as the str and unicodedata of CPython 3.7, which made the published data: Unicode
 ///           11.0, also where ICU has newer tables.
 /// Source    Devlin et al., BERT, tokenization.py (BasicTokenizer), and the settings that

@@ -17,8 +17,8 @@ struct WordCount {
 };
 
 /// How often each basic token occurs in the texts, most frequent first, equals in byte order.
-/// `field`: of JSON lines and tables.
-/// `on_bytes` hears of the text read; it is called by one thread at a time.
+/// `field`: for JSON lines and tables.
+/// `on_bytes` is called with the bytes of text read, by one thread at a time.
 ///
 /// Exact     whatever the number of workers (0 = one per processor).
 /// Errors    as read_source.
@@ -29,9 +29,9 @@ std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
 struct VocabOptions {
   std::vector<std::string> inputs;  // texts, or folders of them: see source_files.h
   MissingFiles missing = MissingFiles::kRefuse;
-  std::string field = "text";  // of JSON lines and tables
+  std::string field = "text";  // for JSON lines and tables
   TokenizerSettings tokenizer = {};
-  int64_t num_wordpieces = 30522;  // wanted, special and unused entries included
+  int64_t num_wordpieces = 30522;  // requested, special and unused entries included
   int workers = 0;                 // threads that read; 0 = one per processor
 };
 

@@ -35,8 +35,8 @@ class WordPieceTokenizer {
 
   const Vocabulary& vocabulary_;
   TokenizerSettings settings_;
-  std::string added_first_bytes_;  // of the added tokens, in both cases
-  // The wordpieces of words that occurred, by their hash: a word takes the place of another one.
+  std::string added_first_bytes_;  // first bytes of the added tokens, in both cases
+  // The wordpieces of words that occurred, by their hash: a word replaces another one.
   struct CachedWord {
     std::string text;
     std::vector<TokenId> ids;
