@@ -14,8 +14,8 @@ struct ScatterSum {
   View shard;  // [P/S]
 };
 
-/// Reduce-scatters of views times a factor of each rank, where the views are sent before the factor
-/// is known. Destroy it before the collectives that made it.
+/// Reduce-scatters of views times a factor per rank, in which the views are sent before the factor
+/// is known. Destroy it before the collectives that created it.
 class ScaledSums {
  public:
   virtual ~ScaledSums() = default;
@@ -25,8 +25,8 @@ class ScaledSums {
   virtual void reduce_scatter(std::span<const ScatterSum> sums, const View& factor) = 0;
 };
 
-/// The interface between ranks: sums, maxima and gathers of views, one after the other on streams
-/// of their own. To order with compute: record an Event there and `wait_for` it here, and the
+/// Communication between ranks: sums, maxima and gathers of views, one after another on separate
+/// streams. To order them with compute, record an Event there and `wait_for` it here, and the
 /// reverse.
 ///
 /// Letters   W = ranks, S = shards, P = elements of the full view, P % S == 0.
@@ -46,11 +46,11 @@ class Collectives {
   virtual int shard() const { return rank(); }
   virtual bool is_first_of_shard() const { return true; }
 
-  /// The stream of all-reduces: what is enqueued on it follows them.
+  /// The stream of all-reduces: work enqueued on it follows them.
   virtual Stream& stream() = 0;
   /// Later calls begin after the event.
   virtual void wait_for(const Event& event) { stream().wait_for(event); }
-  /// The event comes after all calls so far.
+  /// Records the event after all calls so far.
   virtual void record(Event& event) { stream().record(event); }
   /// Memory of `device`, zeroed, that all_gather fills fastest. Every rank calls it for as many
   /// bytes, and gathers to the same place of it. Destroy it before the collectives.

@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// Whether a gradient output replaces what is there or adds to it.
+/// Whether a gradient output overwrites its memory or adds to it.
 enum class Accumulate : uint8_t { kNo, kYes };
 
 /// Which elements of a tensor are dropped. Probability 0 switches dropout off; `random` is still
@@ -15,11 +15,11 @@ enum class Accumulate : uint8_t { kNo, kYes };
 /// Random    element i is kept as is_kept(seed, step, site, i, p) of kernels/base/dropout_bits.h
 ///           says; kept elements are multiplied by 1 / (1 - p).
 /// Masks     operations save their decisions for backward as bits: bit i % 8 of byte i / 8 is 1
-///           where element i is kept. At probability 0 a mask needs no data and is not touched.
+///           if element i is kept. At probability 0 a mask needs no data and is not accessed.
 struct Dropout {
   View random;               // u64 [2]  {seed, step}, in device memory
   float probability = 0.0f;  // in [0, 1)
-  uint32_t site = 0;         // of the random numbers: unique per (layer, place) of a model
+  uint32_t site = 0;         // of the random numbers; unique per (layer, place) in a model
 };
 
 }  // namespace bertha

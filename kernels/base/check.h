@@ -46,9 +46,9 @@ class ArgumentCheck {
   /// Finite and above zero.
   void positive(const char* field, double value) const;
   void finite(const char* field, double value) const;
-  /// Probability in [0, 1), and the random state where something is dropped.
+  /// Probability in [0, 1), and the random state if elements are dropped.
   void dropout(const Dropout& dropout) const;
-  /// Bits of kept elements, u8; needed where something is dropped.
+  /// Bits of kept elements, u8; required if elements are dropped.
   void mask(const View& mask, const Dropout& dropout, std::initializer_list<int64_t> extents) const;
   /// Throws with a sentence that begins with operation and field.
   template <class... Parts>

@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-// What the operations around a LayerNorm have in common: layer_norm, residual_ln and embedding.
+// Shared checks of the operations with a LayerNorm: layer_norm, residual_ln and embedding.
 
 /// Rows of C >= 1 columns, of any floating dtype.
 inline RowsShape check_rows(const ArgumentCheck& check, const char* field, const View& view) {

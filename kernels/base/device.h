@@ -38,13 +38,13 @@ class Event {
   virtual double ms_since(const Event& earlier) const = 0;
 };
 
-/// Work in order. Streams of the CPU backend run everything at once.
+/// An ordered queue of work. Streams of the CPU backend run all work immediately.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual void record(Event& event) = 0;
   virtual void wait_for(const Event& event) = 0;
-  /// Blocks: the host, until everything enqueued so far has finished.
+  /// Blocks: the host, until all work enqueued so far has finished.
   virtual void wait_on_host() = 0;
 };
 
@@ -54,24 +54,24 @@ class Graph {
   virtual ~Graph() = default;
 };
 
-/// Device::padded_rows() of the backends, for plans that are made without a device. On the CPU few,
-/// so that little work is spent on padding, and some, so that it occurs. On a GPU few distinct
-/// shapes matter more than a wave of 128-row tiles: multiples of 256 add 128 rows on average, 0.5 %
-/// of 24,576 tokens, but 12 % of 1,024.
+/// Device::padded_rows() of the backends, for plans without a device. On the CPU padding is small,
+/// to save work, but not zero, so that it is tested. On a GPU few distinct shapes matter more than
+/// a wave of 128-row tiles: multiples of 256 add 128 rows on average, 0.5 % of 24,576 tokens, but
+/// 12 % of 1,024.
 inline int64_t padded_rows_on_cpu(int64_t rows) { return round_up(rows, 8); }
 inline int64_t padded_rows_on_gpu(int64_t rows) { return round_up(rows, rows <= 4096 ? 64 : 256); }
 
 /// Allocation, copies and ordering on one device.
 ///
-/// Errors    Error(kMemory) with the bytes asked for and the bytes free; Error(kEnvironment).
+/// Errors    Error(kMemory) with the bytes requested and the bytes free; Error(kEnvironment).
 /// Threads   one thread at a time, except allocate_pinned, which any thread may call.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string description() const = 0;  // "cpu, 2 threads"
-  /// Rows that are computed for a batch of `rows` tokens or masked positions: rounded up, so that
-  /// GEMM plans and graphs stay few. Rows beyond are padding. Does not fall where `rows` grows.
+  /// Rows that are computed for a batch of `rows` tokens or masked positions: rounded up to limit
+  /// the number of GEMM plans and graphs. Rows beyond are padding. Non-decreasing in `rows`.
   virtual int64_t padded_rows(int64_t rows) const = 0;
   virtual int64_t total_memory_bytes() const = 0;
   /// Memory in use now: on a GPU by all programs on it, on the CPU by this process (resident);
@@ -91,17 +91,17 @@ class Device {
   /// Copies `bytes` in stream order; each pointer may be host (pinned) or device memory.
   virtual void copy(Stream& stream, void* destination, const void* source, int64_t bytes) = 0;
 
-  /// What `enqueue` puts on the stream of operations, recorded instead of run. Null, without a call
-  /// of `enqueue`, on a device that has no graphs.
+  /// Records the work that `enqueue` puts on the stream of operations instead of running it.
+  /// Returns null without calling `enqueue` on a device without graphs.
   ///
-  /// Needs     operations that have run before with the same shapes, whose first call allocates and
-  ///           chooses kernels; nothing that waits for other streams, or for which the host waits.
+  /// Needs     operations that have already run with the same shapes, because the first call
+  ///           allocates and chooses kernels; no waits for other streams or of the host.
   virtual std::unique_ptr<Graph> record(Stream& stream, const std::function<void()>& enqueue) {
     static_cast<void>(stream);
     static_cast<void>(enqueue);
     return nullptr;
   }
-  /// Enqueues what a graph of this device recorded. The graph must outlive the work.
+  /// Enqueues the work recorded in a graph of this device. The graph must outlive the work.
   virtual void launch(Stream& stream, Graph& graph) {
     static_cast<void>(stream);
     static_cast<void>(graph);
@@ -109,7 +109,7 @@ class Device {
 
   // Marks for profilers of the device; without a profiler these do nothing.
 
-  /// Names what the host enqueues until the matching pop_range(); ranges nest.
+  /// Names the work that the host enqueues until the matching pop_range(); ranges nest.
   virtual void push_range(const char* name) { static_cast<void>(name); }
   virtual void pop_range() {}
   /// A profiler that waits for it records from start_profiler() to stop_profiler().

@@ -67,7 +67,7 @@ BERTHA_HOST_DEVICE constexpr uint32_t turned(uint32_t word, int by) {
 BERTHA_HOST_DEVICE inline uint32_t kept_bits(uint64_t seed, uint64_t step, uint32_t site,
                                              int64_t group, uint32_t threshold) {
   const PhiloxWords words = philox4x32<kDropoutRounds>(dropout_counter(step, site, group), seed);
-  uint32_t below = 0;  // from the lowest digit up: below the threshold in the digits so far
+  uint32_t below = 0;  // whether below the threshold in the digits so far, from the lowest up
   const auto compare = [&](uint32_t digits, int digit) {
     below = threshold_digit(threshold, digit) ? ~digits | below : ~digits & below;
   };

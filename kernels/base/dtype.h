@@ -28,7 +28,7 @@ constexpr const char* name(DType dtype) { return kDTypeFacts[static_cast<size_t>
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kE4M3 || dtype == DType::kE5M2; }
 
 template <class T>
-struct NoDType;  // has no definition: a type without a DType does not compile
+struct NoDType;  // not defined, so that a type without a DType does not compile
 
 /// The DType of a C++ element type; for types of 16 and 8 bits see half.h and fp8.h.
 template <class T>

@@ -21,7 +21,7 @@ enum class ExitCode : int {
   kHang = 124,        // a rank stopped answering
 };
 
-/// The one exception type. `what()` is a sentence for the user: what was found, what was wanted,
+/// The only exception type. `what()` is a message for the user: what was found, what was wanted,
 /// and what to do. `code` is the exit code that the top level returns.
 struct Error : std::runtime_error {
   Error(ExitCode error_code, const std::string& what)

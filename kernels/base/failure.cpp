@@ -38,7 +38,7 @@ Failure failure_of(const std::exception_ptr& exception) {
     return {error.code, error.what()};
   } catch (const std::bad_alloc&) {
     return memory_failure();
-  } catch (const std::length_error&) {  // of a size that no memory has
+  } catch (const std::length_error&) {  // a size larger than any memory
     return memory_failure();
   } catch (const std::filesystem::filesystem_error& error) {
     return failure_of_path(error);

@@ -13,8 +13,8 @@ struct Failure {
   std::string what;
 };
 
-/// What an exception means. Error says so itself; the standard library's have their codes here, and
-/// nowhere else:
+/// The exit code and message of an exception. Error contains its own; the codes of standard
+/// exceptions are defined only here:
 ///
 ///   filesystem_error   kData, with the path
 ///   ios_base::failure  kData

@@ -10,7 +10,7 @@ namespace bertha {
 /// learning"): bits only, arithmetic happens in f32 or f64.
 ///
 /// Exact     widening is exact; narrowing rounds once, to nearest even, with gradual underflow, and
-///           saturates: what is too large, infinities too, gives the largest finite number of its
+///           saturates: larger values and infinities give the largest finite number of their
 ///           sign; any NaN gives 0x7F. The same as cvt.rn.satfinite of PTX.
 struct Fp8E4M3 {
   uint8_t bits = 0;  // 1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinities; 0x7F, 0xFF: NaN

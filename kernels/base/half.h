@@ -11,7 +11,7 @@ namespace bertha {
 /// The 16-bit storage formats on the host: bits only, arithmetic happens in f32 or f64.
 ///
 /// Exact     widening is exact; narrowing rounds once, to nearest even, with gradual underflow;
-///           overflow gives infinity; a NaN stays a (quiet) NaN of the same sign.
+///           overflow gives infinity; a NaN becomes a quiet NaN of the same sign.
 struct Half {
   uint16_t bits = 0;  // IEEE 754 binary16: 1 sign, 5 exponent, 10 mantissa bits
 };
@@ -26,8 +26,8 @@ inline constexpr DType kDTypeOf<BFloat16> = DType::kBF16;
 
 namespace small_float {
 
-/// The bits, without the sign, of a finite value rounded to a format with that many mantissa bits;
-/// they count on beyond the format's largest number as if its exponent had no end.
+/// The bits, without the sign, of a finite value rounded to a format with the given mantissa bits;
+/// they continue beyond the format's largest number as if its exponent were unlimited.
 template <int kMantissaBits, int kBias>
 constexpr uint64_t rounded_magnitude(double value) {
   constexpr uint64_t kHidden = uint64_t{1} << 52;
@@ -48,7 +48,7 @@ constexpr uint64_t rounded_magnitude(double value) {
   return exponent_below + kept + (up ? 1 : 0);
 }
 
-/// Rounds a double to a 16-bit format with that many mantissa bits; the rest is exponent and sign.
+/// Rounds a double to a 16-bit format with the given mantissa bits; the rest is exponent and sign.
 template <int kMantissaBits>
 constexpr uint16_t narrow(double value) {
   constexpr int kExponentBits = 15 - kMantissaBits;

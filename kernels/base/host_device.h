@@ -1,6 +1,6 @@
 #pragma once
 
-// Lets one source serve the host compiler and nvcc.
+// Makes one source compile with the host compiler and nvcc.
 #ifdef __CUDACC__
 #define BERTHA_HOST_DEVICE __host__ __device__
 #else

@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// The number that the whole text is; nothing if it is not a number or goes on after one.
+/// The whole text as a number; nothing if it is not a number or has characters after one.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;

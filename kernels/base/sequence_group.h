@@ -4,8 +4,8 @@
 
 namespace bertha {
 
-/// Consecutive sequences of one batch that fall into the same length bucket, so that one
-/// specialised attention kernel serves them. Lives on the host.
+/// Consecutive sequences of one batch in the same length bucket, for one specialized attention
+/// kernel. In host memory.
 struct SequenceGroup {
   int64_t first_seq = 0;
   int64_t num_seqs = 0;

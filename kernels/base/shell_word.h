@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-/// The text as one word of a shell's command line: as it is where that is safe, else quoted.
+/// The text as one word of a shell's command line: unchanged if that is safe, else quoted.
 inline std::string shell_word(std::string_view text) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";

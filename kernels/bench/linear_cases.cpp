@@ -20,7 +20,7 @@ struct Layer {
   Activation below = Activation::kNone;  // whose derivative the data gradient fuses
   Accumulate adds_dx = Accumulate::kNo;
   bool bias_gradient = true;  // by the weight gradient
-  bool bias_below = false;    // of the layer below, by the data gradient
+  bool bias_below = false;    // the data gradient includes the bias of the layer below
 
   Rows inputs_of_rows() const { return {rows, checked, inputs}; }
   Rows outputs_of_rows() const { return {rows, checked, outputs}; }

@@ -7,7 +7,7 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kCheckedElements = 65536;  // of the flat buffers
+constexpr int64_t kCheckedElements = 65536;  // in each flat buffer
 
 }  // namespace
 

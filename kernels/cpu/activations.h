@@ -8,10 +8,10 @@ namespace bertha {
 
 inline constexpr int64_t kActivationBlock = 16384;  // elements of one task
 
-/// y = activation(z), where kNone does nothing; y may be z.
+/// y = activation(z); kNone does nothing; y may be z.
 void activate(Activation activation, const float* z, int64_t count, float* y);
 
-/// dx = dy * activation'(saved), where kNone does nothing; dx may be dy.
+/// dx = dy * activation'(saved); kNone does nothing; dx may be dy.
 void differentiate(Activation activation, const float* dy, const float* saved, int64_t count,
                    float* dx);
 

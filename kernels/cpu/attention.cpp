@@ -13,10 +13,11 @@
 namespace bertha {
 namespace {
 
-// Query rows whose scores are held at once: 128 rows of 512 keys are 256 KiB, about a core's cache.
+// Query rows whose scores are stored at once: 128 rows of 512 keys are 256 KiB, about a core's
+// cache.
 constexpr int64_t kTileQueries = 128;
 
-/// Extents of the batch, and where head `a` of token `t` lies in the interleaved tensors.
+/// Extents of the batch, and the place of head `a` of token `t` in the interleaved tensors.
 struct Layout {
   int64_t tokens;
   int64_t seqs;
@@ -76,7 +77,7 @@ struct Tile {
 /// The dropout of one head of one sequence: a row of bits per query.
 struct HeadMask {
   const DropoutMask& decisions;
-  uint8_t* bits;  // of the first query
+  uint8_t* bits;  // first query's bits
   int64_t row_bytes;
   DropoutRows rows;
 

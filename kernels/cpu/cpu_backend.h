@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// Operations that run at once, on the threads of `device`, which must outlive them.
+/// Operations that run immediately, on the threads of `device`, which must outlive them.
 std::unique_ptr<Ops> make_cpu_ops(Device& device, Stream& stream);
 
 }  // namespace bertha

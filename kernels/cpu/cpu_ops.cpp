@@ -6,7 +6,7 @@ namespace bertha {
 
 std::unique_ptr<Ops> make_cpu_ops(Device& device, Stream&) {
   auto ops = std::make_unique<CpuOpSet<Ops>>(device);
-  // Not with the device: row operations have no GEMMs, and no use for OpenBLAS.
+  // Not loaded with the device: row operations do not need OpenBLAS.
   prepare_gemms(dynamic_cast<CpuDevice&>(device).pool().threads());
   return ops;
 }

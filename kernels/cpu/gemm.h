@@ -23,7 +23,7 @@ struct GemmArgs {
   int64_t a_stride = 0;      // elements between rows
   const float* b = nullptr;  // f32 [k, n], or [n, k] transposed
   int64_t b_stride = 0;
-  float keep = 0.0f;   // 0 overwrites c whatever it held
+  float keep = 0.0f;   // factor of the old c; 0 overwrites it, also if not finite
   float* c = nullptr;  // f32 [m, n]
   int64_t c_stride = 0;
 };
@@ -39,10 +39,9 @@ void run_gemm(WorkerPool& pool, const GemmArgs& gemm,
               const std::function<void(int64_t begin, int64_t end)>& finish);
 
 /// Loads OpenBLAS, makes it run each GEMM in the calling thread, and allocates its buffers for
-/// `threads` concurrent GEMMs now: at the first GEMMs it would retry for ever where memory is
-/// short.
+/// `threads` concurrent GEMMs now: at the first GEMMs it would retry forever if memory is short.
 ///
-/// Errors    Error(kMemory) when they do not fit, Error(kEnvironment) when it is not found.
+/// Errors    Error(kMemory) if they do not fit, Error(kEnvironment) if it is not found.
 void prepare_gemms(int threads);
 
 }  // namespace bertha

@@ -56,7 +56,7 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   const int64_t inputs = args.x.extent(1);
   const int64_t outputs = args.weight.extent(0);
   float* y = args.y.as<float>();
-  // The value before the activation goes where it is wanted; the activation then reads it there.
+  // The value before the activation is written to its output, from which the activation reads it.
   float* z = keeps_pre_activation(args.activation) ? args.pre_activation.as<float>() : y;
   const float* bias = args.bias.has_data() ? args.bias.as<float>() : nullptr;
   const GemmArgs gemm{.transpose_b = Transpose::kYes,

@@ -35,7 +35,7 @@ void store_derivative(Activation activation, const float* x, int64_t count, uint
   }
 }
 
-/// f(x) where it is not x.
+/// f(x) if it differs from x.
 std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
   const bool is_gelu = args.activation != Activation::kNone;
   if (!is_gelu && !args.derivative.has_data()) return {};

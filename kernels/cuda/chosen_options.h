@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-/// What make_cuda_ops() was given, as it holds for the kernels of the device.
+/// The options of make_cuda_ops(), resolved for the kernels of the device.
 struct ChosenOptions {
   explicit ChosenOptions(CudaContext&) {}  // as CudaContext::state() makes it
   CudaOptions options = {};

@@ -22,11 +22,11 @@ namespace bertha {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBlocks = 3;  // of an SM: as many 16-bit rows as its shared memory holds
+constexpr int kBlocks = 3;  // per SM: the number of 16-bit rows that fit into its shared memory
 constexpr int kFinishThreads = 1024;
-constexpr int64_t kExchangeBytes = 1024;  // of shared memory, in addition to the row
+constexpr int64_t kExchangeBytes = 1024;  // shared memory in addition to the row
 
-/// What a row adds to the totals.
+/// A row's contribution to the totals.
 struct RowResult {
   double loss;
   int32_t correct;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void for_classes(const float (&vec)[N], int classes_l
   }
 }
 
-/// A block per row. Each thread reads, keeps and writes the same elements throughout: what it
-/// keeps in shared memory is its own and needs no barrier.
+/// A block per row. Each thread reads, keeps and writes the same elements throughout, so its
+/// elements in shared memory need no barrier.
 template <class T, int N, bool kCached>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     cross_entropy_kernel(T* logits, const int32_t* labels, const float* gradient_scale,
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float top[1] = {-INFINITY};
   for (int at = first; at < classes; at += kStride) {
     load_floats<N>(values + at, vec);
-    // NaN loses here; it comes back with the sum.
+    // A NaN never wins the comparison, but appears in the sum.
     for_classes(vec, classes - at, [&](int, float value) { top[0] = fmaxf(top[0], value); });
   }
   block_reduce(top, Larger{}, exchange, 0);

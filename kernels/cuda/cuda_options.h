@@ -6,7 +6,7 @@
 
 namespace bertha {
 
-/// Choices between kernels that compute the same, but for fp8_fast_wgrad; all other defaults are
+/// Choices between kernels that compute the same, except for fp8_fast_wgrad; all other defaults are
 /// the measured best.
 struct CudaOptions {
   /// Gradient of the word table: atomic adds of pairs, or f32 sums over positions sorted by id.
@@ -14,20 +14,20 @@ struct CudaOptions {
   EmbeddingGradient embedding_gradient = EmbeddingGradient::kSorted;
   /// Attention kernels. Grouped: a launch per length bucket, on side streams. Persistent: one
   /// launch over sequences and heads. Split: the same over parts of sequences. attention/choice.h
-  /// has where these apply, and what auto means.
+  /// defines when these apply, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent, kSplit };
   AttentionVariant attention = AttentionVariant::kAuto;
   /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
-  /// fp8, passes after its GEMMs), or own kernels. gemm/gelu_choice.h has where own kernels apply,
-  /// and what auto means.
+  /// fp8, passes after its GEMMs), or own kernels. gemm/gelu_choice.h defines when own kernels
+  /// apply, and what auto means.
   enum class GeluGemms { kAuto, kOwn, kLibrary };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file
   /// of another GPU model or library version, or a truncated one, is ignored with a warning.
   std::string gemm_plans_path = {};
-  /// Times the algorithms of every GEMM without a tuned one, where it first occurs, and
-  /// saves the choice to gemm_plans_path. Blocks for about three seconds and takes memory each
-  /// time: run one step of the largest batch before anything is timed or captured.
+  /// Times the algorithms of every GEMM without a tuned one, at its first use, and saves the choice
+  /// to gemm_plans_path. Blocks for about three seconds and allocates memory each time: run one
+  /// step of the largest batch before anything is timed or captured.
   bool tune_gemms = false;
   /// SMs that GEMMs plan for while communication occupies the others; 0 = all.
   int gemm_sm_count = 0;
@@ -36,8 +36,8 @@ struct CudaOptions {
   bool fp8_fast_wgrad = false;
 };
 
-/// `options` as they hold for these kernels: for portable ones auto is grouped attention and the
-/// library's GEMMs with a GELU. Error(kUsage) with a sentence where others are asked for.
+/// `options` resolved for these kernels: for portable ones auto is grouped attention and the
+/// library's GEMMs with a GELU. Error(kUsage) if others are requested.
 CudaOptions options_for(KernelSet kernels, CudaOptions options);
 
 }  // namespace bertha

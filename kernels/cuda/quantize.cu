@@ -31,7 +31,7 @@ namespace {
 
 constexpr int kTile = 128;
 constexpr int kPart = 8;               // rows and columns of a thread
-constexpr int kParts = kTile / kPart;  // of a tile, along either axis
+constexpr int kParts = kTile / kPart;  // per tile, along either axis
 constexpr int kThreads = kParts * kParts;
 constexpr int kWarps = kThreads / kWarpThreads;
 static_assert(kPart == kVecSize);
@@ -40,10 +40,10 @@ static_assert(kPart == kVecSize);
 template <class T>
 struct Matrix {
   const T* x;
-  uint8_t* derivative;  // null: not wanted
-  Fp8Sink sink;         // q null: not wanted; scale null where no output is wanted
-  uint8_t* transposed;  // null: not wanted
-  float* partial_sums;  // [row tiles, columns], null: not wanted
+  uint8_t* derivative;  // null = not requested
+  Fp8Sink sink;         // q null = not requested; scale null if no output is requested
+  uint8_t* transposed;  // null = not requested
+  float* partial_sums;  // [row tiles, columns], null = not requested
   int64_t rows;         // as columns a multiple of 16
   int64_t columns;
 };
@@ -78,7 +78,7 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
 /// f(x) of Quantize.
 enum class Function : uint8_t { kCopy, kGelu, kGradient };
 
-/// What f(x) is rounded to before fp8: f16 where it is a GELU computed in f16.
+/// The type to which f(x) is rounded before fp8: f16 for a GELU computed in f16.
 template <class T, Function kFunction>
 using Value = std::conditional_t<kFunction == Function::kGelu && sizeof(T) == 2, __half, T>;
 
@@ -288,7 +288,7 @@ void check(const Quantize& args) {
                Quantize::kName, ": a matrix of ", args.x.shape_text(), " is not 16-byte aligned");
 }
 
-/// `all`: as many as a launch takes at most, alike but for their sizes.
+/// `all`: at most the maximum of a launch, equal except for their sizes.
 template <class T, Function kFunction, Activation kActivation>
 void launch(CudaContext& context, std::span<const Quantize> all, float* partial_sums) {
   Matrices<T> matrices = {};

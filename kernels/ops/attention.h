@@ -55,13 +55,13 @@ struct AttentionBwd {
   Accumulate accumulate = Accumulate::kNo;  // into dbias
 };
 
-/// What decides which kernels can serve a call. Nothing of one batch is in it: a run has the same
-/// kernels in every step and after it was resumed, and the same roundings at the same T.
+/// The facts that determine which kernels support a call. They do not depend on a batch: a run uses
+/// the same kernels in every step and after a resume, with the same roundings at the same T.
 struct AttentionCall {
   DType io;
   int64_t head_size;         // D
-  int64_t max_seq_tokens;    // S: sequences are at most so long
-  bool has_dropout = false;  // of probabilities: the gradient then reads the mask
+  int64_t max_seq_tokens;    // S: maximum length of a sequence
+  bool has_dropout = false;  // dropout of probabilities: the gradient then reads the mask
   bool is_aligned = true;    // every io view, and mask of a head, is at a multiple of 16 bytes
 };
 

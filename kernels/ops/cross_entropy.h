@@ -5,13 +5,13 @@
 namespace bertha {
 
 /// Softmax cross-entropy over rows of logits, its gradient in place, and the accuracy count, in
-/// one pass: serves the masked-token and the sentence head, in training and evaluation.
+/// one pass: for the masked-token and the sentence head, in training and evaluation.
 ///
 /// Letters   M = rows, V = columns (padded), C = classes <= V.
 /// Dtypes    io is one of f32, f16, bf16; sums f64; counts i64.
 /// Writes    logits become gradient * gradient_scale (zero in rows with label -1 and in columns
 ///           [C, V)) when write_gradient; loss_sum, correct and rows_counted always add.
-/// Exact     argmax ties go to the lowest id; columns [C, V) take no part.
+/// Exact     argmax ties go to the lowest id; columns [C, V) are ignored.
 struct CrossEntropy {
   static constexpr const char* kName = "cross_entropy";
   View logits;          // io  [M, V]  in; out: gradient

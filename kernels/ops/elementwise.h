@@ -19,7 +19,7 @@ struct Fill {
 };
 
 /// target[0] = numerator / max(1, denominator[0]) * loss_scale of the state: the gradient scale of
-/// a loss mean, computed where the counts live.
+/// a loss mean, computed in the memory of the counts.
 struct GradientScale {
   static constexpr const char* kName = "gradient_scale";
   View denominator;  // i64 [1]  rows in the mean: of the step, or of this micro-batch

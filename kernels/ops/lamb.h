@@ -23,8 +23,8 @@ struct LrSchedule {
   int64_t total_steps = 1;
   double degree = 1.0;
   Decay decay = Decay::kPolynomial;
-  double floor = 0.0;      // of the base, 0 to 1
-  int64_t tail_steps = 0;  // of kTail
+  double floor = 0.0;      // share of the base, 0 to 1
+  int64_t tail_steps = 0;  // for kTail
 };
 
 /// Constant 1 when not dynamic. Dynamic: times backoff at every overflow, times growth after
@@ -62,8 +62,8 @@ struct LambPrepare {
   LambPrepareRules rules;
 };
 
-/// What a rank multiplies its own gradient with before the reduction: min(1, max / (norm / S +
-/// 1e-6)); 1 where the norm is not finite, so that infinities reach every rank.
+/// A rank's factor for its own gradient before the reduction: min(1, max / (norm / S + 1e-6)); 1 if
+/// the norm is not finite, so that infinities reach every rank.
 struct ClipFactor {
   static constexpr const char* kName = "clip_factor";
   View gradient_sum_of_squares;  // f64 [1]  of this rank's scaled gradient

@@ -58,7 +58,7 @@ BERTHA_HOST_DEVICE inline bool is_finite_sum_of_squares(double sum) {
   return sum >= 0.0 && sum <= DBL_MAX;
 }
 
-/// What ClipFactor gives: 1 where the gradient is to stay as it is.
+/// The value of ClipFactor: 1 if the gradient does not change.
 BERTHA_HOST_DEVICE inline float local_clip_factor(const LambState& state, double sum_of_squares,
                                                   double max_norm) {
   if (!is_finite_sum_of_squares(sum_of_squares)) return 1.0f;
@@ -69,7 +69,7 @@ BERTHA_HOST_DEVICE inline float local_clip_factor(const LambState& state, double
 /// A spike is a gradient norm of more than this many times the usual one. From step to step norms
 /// differ by some tens of percent.
 inline constexpr double kSpikeTimes = 5.0;
-/// The usual norm is a mean over about as many steps; before that many nothing is a spike.
+/// The usual norm is a mean over about this many steps; earlier steps are never a spike.
 inline constexpr int32_t kNormsRemembered = 32;
 
 /// Whether a finite norm is a spike. Takes it into the usual norm: at most as the largest that is
@@ -120,7 +120,7 @@ BERTHA_HOST_DEVICE inline void record_successful_step(LambState& state,
   if (!policy.dynamic || state.steps_since_growth < policy.growth_interval_steps) return;
   state.steps_since_growth = 0;
   const float higher = state.loss_scale * policy.growth;
-  // An infinite scale could never come down again.
+  // An infinite scale could never decrease again.
   if (higher <= FLT_MAX) state.loss_scale = higher;
 }
 

@@ -8,7 +8,7 @@ namespace bertha {
 
 /// What becomes of an update whose gradient norm is a spike, see spike_of() in lamb_rules.h.
 enum class SpikeRule : uint8_t {
-  kWarn,    // it is made
+  kWarn,    // the update is applied
   kSkip,    // it is left out
   kRewind,  // it is left out, and so are all after it, until the host restores an earlier state
 };
@@ -23,7 +23,7 @@ struct LambState {
   int64_t spikes = 0;                // steps with a spike of the gradient norm in this process
   int64_t last_spike_step = 0;       // counted from 1, skipped steps included
   float loss_scale = 1.0f;           // S: gradients arrive multiplied by it
-  float learning_rate = 0.0f;        // of the update in progress
+  float learning_rate = 0.0f;        // of the current update
   float gradient_norm = 0.0f;        // unscaled global norm before clipping
   float gradient_multiplier = 1.0f;  // clip / S, applied to the incoming gradient
   float bias_correction_1 = 1.0f;    // 1 - beta1^t

@@ -22,7 +22,7 @@ struct Operand {
   const View& inverse_scale;
 };
 
-/// Checks ranks and what is said of fp8, and returns io: with fp8 the dtype of `out`, else of `a`.
+/// Checks ranks and the rules of fp8, and returns io: with fp8 the dtype of `out`, else of `a`.
 DType check_operands(const ArgumentCheck& check, const Operand& a, const Operand& b,
                      const char* out_field, const View& out) {
   check.rank(a.field, a.matrix, 2);

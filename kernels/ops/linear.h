@@ -80,7 +80,7 @@ struct LinearBwdWeight {
   View x_inverse_scale = {};   // f32 [1]  likewise
 };
 
-/// dx = dy elementwise-times activation'(saved), where no GEMM follows to fuse it into.
+/// dx = dy elementwise-times activation'(saved), if no GEMM follows to fuse it into.
 /// dx may be dy.
 struct ActivationBwd {
   static constexpr const char* kName = "activation_bwd";
@@ -90,8 +90,8 @@ struct ActivationBwd {
   Activation activation = Activation::kGeluTanh;
 };
 
-/// What the choice of kernels for a model's GEMMs with a GELU depends on: the GEMMs of its
-/// feed-forward blocks, and of the transform [hidden, hidden] before the decoder.
+/// The facts that determine the kernels of a model's GEMMs with a GELU: those of its feed-forward
+/// blocks, and of the transform [hidden, hidden] before the decoder.
 struct FeedForward {
   DType io;
   Activation gelu;

@@ -47,19 +47,19 @@ struct Quantize {
   static constexpr const char* kName = "quantize";
   View x;                                     // io or fp8 [R, C]
   View scale;                                 // f32 [1]  a power of two, see UpdateScales
-  View q;                                     // fp8 [R, C]  out; without data: not wanted
-  View transposed;                            // fp8 [C, R]  out; without data: not wanted
+  View q;                                     // fp8 [R, C]  out; optional
+  View transposed;                            // fp8 [C, R]  out; optional
   View amax;                                  // f32 [1]     in, out
   View saturated;                             // i64 [1]     in, out
   View live_rows = {};                        // i32 [1]     without data: all rows
   Activation activation = Activation::kNone;  // or a GELU
-  View derivative = {};   // u8 [R, C]  out with a GELU, where wanted; in with kNone, of a gradient
-  View column_sums = {};  // io [C]     out; without data: not wanted
+  View derivative = {};   // u8 [R, C]  out with a GELU, optional; in with kNone, for a gradient
+  View column_sums = {};  // io [C]     out; optional
   Accumulate accumulate_sums = Accumulate::kNo;
 };
 
-/// The four weights of an encoder layer at once: small matrices, each of which would take a kernel
-/// of its own.
+/// The four weights of an encoder layer in one kernel: small matrices, each of which would need a
+/// separate one.
 ///
 /// Needs     all of one dtype and format, with at least one output, without an activation.
 struct QuantizeWeights {
@@ -70,7 +70,7 @@ struct QuantizeWeights {
 
 /// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are bit
 /// for bit as from Quantize of the result in io; the view of the result in io is memory that the
-/// operation may use, with undefined contents afterwards. Without data in q: not wanted.
+/// operation may use, with undefined contents afterwards. Without data in q: not requested.
 struct Fp8Result {
   View q = {};          // fp8 [R, C]  out
   View scale = {};      // f32 [1]
@@ -82,7 +82,7 @@ struct Fp8Result {
 void check_fp8_result(const ArgumentCheck& check, const char* field, const Fp8Result& result,
                       int64_t rows, int64_t columns);
 
-/// What makes `result` of `x`, the result in io, where an operation does not do it itself.
+/// The Quantize that computes `result` from `x`, the result in io, if an operation does not do it.
 Quantize quantize_to(const Fp8Result& result, const View& x);
 
 /// cuBLASLt reads the inverse scale of an operand at a 16-byte aligned address alone.
@@ -102,7 +102,7 @@ struct UpdateScales {
   View amax;            // f32 [X]  in, out
   View scale;           // f32 [X]  in, out
   View inverse_scale;   // f32 [X, 4]  in, out: one number four times, see kInverseScaleCopies
-  View sum_of_squares;  // f64 [1]  in, out; without data: not wanted
+  View sum_of_squares;  // f64 [1]  in, out; optional
   DType format = DType::kE4M3;
 };
 

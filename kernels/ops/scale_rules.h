@@ -13,7 +13,7 @@ namespace bertha {
 /// Whether an amax says which scale suits: it is above zero and finite.
 BERTHA_HOST_DEVICE inline bool gives_scale(float amax) { return amax > 0.0f && amax <= FLT_MAX; }
 
-/// The e of UpdateScales for an amax that gives a scale.
+/// Exponent e of UpdateScales for a finite amax above zero.
 BERTHA_HOST_DEVICE inline int scale_exponent(float amax, DType format) {
   // The largest numbers are 0.875 * 2^9 and 0.875 * 2^16.
   int exponent = 0;

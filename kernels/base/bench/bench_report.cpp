@@ -39,7 +39,7 @@ std::string shape_text(const OpResult& row) {
   return row.kernels.empty() ? row.shape : concat(row.shape, ", ", row.kernels);
 }
 
-// Values of JSON. Texts here have no characters below the space.
+// JSON values. These texts contain no control characters.
 std::string json_value(const std::string& text) { return concat(std::quoted(text)); }
 std::string json_value(bool value) { return value ? "true" : "false"; }
 /// The shortest text that reads back as the same number.
@@ -58,7 +58,7 @@ std::string json_value(const std::vector<T>& values) {
 struct Field {
   const char* name;
   std::string value;
-  std::string title = {};  // of the column; "" = none
+  std::string title = {};  // title of the column; "" = none
   std::string unit = {};   // below the title
   std::string text = {};
   size_t columns = 11;   // at least

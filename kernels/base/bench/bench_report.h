@@ -15,7 +15,7 @@ struct BenchMix {
   std::vector<int32_t> lengths;  // tokens of each sequence, in the order of the batch
 };
 
-/// What a benchmark of operations found on one device.
+/// The results of an operation benchmark on one device.
 struct BenchReport {
   std::string model = {};  // whose operations these are; "" = of no model
   std::string device = {};

@@ -42,7 +42,7 @@ class OpBenchBase {
   Operands make_operands(const std::vector<BenchTensor>& tensors, int64_t number);
   /// At least two, which together exceed the caches.
   std::vector<Operands> make_rotating_operands(const std::vector<BenchTensor>& tensors);
-  /// The checked part of `full`, for the reference. Empties the rest of tensors that want it.
+  /// The checked part of `full`, for the reference. Clears the rest of tensors that require it.
   Operands make_checked_operands(const std::vector<BenchTensor>& tensors, const Operands& full);
   void compare(const std::vector<BenchTensor>& tensors, const Operands& full,
                const Operands& checked, OpResult& result);
@@ -82,7 +82,7 @@ class OpBench : private OpBenchBase {
 
   struct Parts {
     Device* device = nullptr;
-    Stream* stream = nullptr;  // the one that ops is bound to
+    Stream* stream = nullptr;  // the stream that ops is bound to
     Set* ops = nullptr;
     std::unique_ptr<Set> (*make_reference)(Device&, Stream&) = nullptr;  // on a CPU device
     DType io = DType::kF32;

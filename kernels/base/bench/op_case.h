@@ -32,7 +32,7 @@ struct BenchTensor {
   // Rows beyond the checked ones repeat them, so that means over all rows equal the reference's.
   // The full extent is a multiple of the checked one.
   bool repeats = false;
-  double repeated = 1;  // a compared sum over all rows is that many times the reference's
+  double repeated = 1;                  // ratio of a compared sum over all rows to the reference's
   bool is_absent_in_reference = false;  // the reference gets a view without data
 };
 
@@ -60,8 +60,8 @@ struct BenchCase {
   std::string shape;      // "24576x3072x1024, bias"
   std::vector<BenchTensor> tensors;
   std::function<void(const BenchCall<Set>&)> call;
-  std::function<void(const BenchCall<Set>&)> prepare = {};  // what has to run before, untimed
-  double flops = 0;  // of GEMMs, 2 per multiply-add; 0 = memory-bound
+  std::function<void(const BenchCall<Set>&)> prepare = {};  // runs before each call, untimed
+  double flops = 0;  // GEMM FLOPs, 2 per multiply-add; 0 = memory-bound
 
   BenchTensor& operator[](std::string_view name) { return tensors[place_of(name, tensors)]; }
 };

@@ -2,8 +2,8 @@
 
 namespace bertha {
 
-// Features by which servers' processors differ. BERTHA_NATIVE is an option of this folder alone, so
-// only here the compiler says what it may use.
+// Features in which servers' processors differ. BERTHA_NATIVE is an option of this folder alone, so
+// only here the compiler defines which features it may use.
 const char* const kCompiledFeatures[] = {
 #ifdef __AVX2__
     "avx2",

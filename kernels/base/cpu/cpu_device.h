@@ -5,7 +5,7 @@
 
 namespace bertha {
 
-/// Host memory and a pool of threads. Streams run at once, so events are always done.
+/// Host memory and a pool of threads. Streams run work immediately, so events are always complete.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : pool_(threads) {}

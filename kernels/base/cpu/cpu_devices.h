@@ -6,8 +6,8 @@
 
 namespace bertha {
 
-/// The reference backend: plain loops, f32 storage (row operations f64, too), f64 where sums are
-/// long, OpenBLAS GEMMs. Other backends are tested against it; it is the default where no GPU is.
+/// The reference backend: plain loops, f32 storage (row operations also f64), f64 for long sums,
+/// OpenBLAS GEMMs. Other backends are tested against it; it is the default without a GPU.
 ///
 /// Threads   work of one operation is spread over `threads` threads, 1 to 4096, which end with the
 ///           device; results do not depend on their number.

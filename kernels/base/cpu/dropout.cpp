@@ -76,7 +76,7 @@ class GroupTile {
   }
 
   uint32_t words_[4][kTileGroups];
-  uint32_t below_[kTileGroups] = {};  // in the digits compared so far
+  uint32_t below_[kTileGroups] = {};  // below the threshold in the digits compared so far
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 namespace bertha {
 
-/// Rows of elements at a fixed distance. Everything but `rows` and `elements_per_row` is a multiple
-/// of 32.
+/// Rows of elements at a fixed distance. All members except `rows` and `elements_per_row` are
+/// multiples of 32.
 struct DropoutRows {
   int64_t first_element = 0;
   int64_t row_stride = 0;
@@ -24,8 +24,8 @@ class DropoutMask {
   /// False at probability 0: nothing is drawn, and every factor is 1.
   bool active() const { return threshold_ > 0; }
 
-  /// Decides elements [first_element, first_element + count), both multiples of 8 but for the last
-  /// element: bit i % 8 of mask[i / 8] is 1 where element first_element + i is kept.
+  /// Decides elements [first_element, first_element + count), both multiples of 8 except for the
+  /// last element: bit i % 8 of mask[i / 8] is 1 if element first_element + i is kept.
   void draw(int64_t first_element, int64_t count, uint8_t* mask) const;
 
   /// The same for rows, the mask's rows at the same distance in bits: whole words of 32 are

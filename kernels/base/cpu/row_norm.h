@@ -16,7 +16,7 @@ template <class T>
 struct RowStatistics {
   T mean = 0;
   T rstd = 0;  // 1 / standard deviation
-  T rest = 0;  // what rounding took from the mean: matters where it is far beyond the deviations
+  T rest = 0;  // rounding error of the mean: matters if the mean is much larger than the deviations
 };
 
 /// Sums of differences to a number, and of their squares.
@@ -133,7 +133,7 @@ class RowNormBackward {
   /// One row: dx = rstd * (g - mean(g) - n * mean(g * n)), with g = dy * gamma and
   /// n = (x - mean) * rstd; dy * n and dy are added to the sums. dx io [columns] may be dy.
   void run(int64_t row, const T* dy, T* dx) const {
-    // Local copies: through `this` the vectorizer loads every pointer anew for every element.
+    // Local copies: through `this` the vectorizer reloads every pointer for every element.
     const int64_t columns = columns_;
     const T* x = x_ + row * columns;
     const T* gamma = gamma_.data();

@@ -13,7 +13,7 @@ namespace bertha {
 ///           and combined in block order afterwards therefore do not depend on the threads.
 /// Errors    what `work` throws is rethrown in the caller after all blocks in progress ended; the
 ///           exception of the lowest failing block that ran wins.
-/// Threads   one caller at a time; not from inside `work`. With one thread no thread is made.
+/// Threads   one caller at a time; not from inside `work`. With one thread no thread is started.
 class WorkerPool {
  public:
   explicit WorkerPool(int threads);

@@ -6,8 +6,8 @@
 
 namespace bertha {
 
-/// Whether all of them lie at multiples of 16 bytes, where words of 16 bytes, bulk copies and
-/// tensor maps may begin. Null pointers do.
+/// Whether all of them are multiples of 16 bytes, as required for words of 16 bytes, bulk copies
+/// and tensor maps. Null pointers are.
 inline bool is_aligned(std::initializer_list<const void*> pointers) {
   uintptr_t bits = 0;
   for (const void* pointer : pointers) bits |= reinterpret_cast<uintptr_t>(pointer);

@@ -7,10 +7,9 @@ namespace bertha {
 // Reductions over a block of any number of warps, whose result every thread needs: one barrier. The
 // order of every combination follows from the block size alone.
 //
-// cub::BlockReduce needs the block size at compile time, hence a kernel for each size where one
-// serves all here, and a second barrier for a result in every thread. It is not faster for softmax,
-// and makes LayerNorm forward between 1.1 % slower and 1.6 % faster
-// (kernels/rows/measured/rows.md).
+// cub::BlockReduce needs the block size at compile time, and so a kernel for each size instead of
+// one for all, and a second barrier for a result in every thread. It is not faster for softmax, and
+// makes LayerNorm forward between 1.1 % slower and 1.6 % faster (kernels/rows/measured/rows.md).
 
 struct Add {
   template <class T>

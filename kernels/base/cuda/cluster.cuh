@@ -14,20 +14,19 @@ __device__ __forceinline__ int cluster_rank() {
   return static_cast<int>(rank);
 }
 
-/// Waits for all threads of the cluster, whole warps. What they wrote to shared memory is seen.
+/// Waits for all threads of the cluster, whole warps. Makes their writes to shared memory visible.
 __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/// The same where the lanes of a warp may have diverged.
+/// The same if the lanes of a warp may have diverged.
 __device__ __forceinline__ void cluster_barrier_of_lanes() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/// Arrives at the barrier that lies at this address in the shared memory of block `rank`, which
-/// must not have exited. Enough to release a pipeline stage, but nothing that this block wrote
-/// becomes visible: a release to the cluster scope would do that, and compiles to a fence of all
-/// memory.
+/// Arrives at the barrier at this address in the shared memory of block `rank`, which must not have
+/// exited. Sufficient to release a pipeline stage, but does not make this block's writes visible:
+/// that needs a release to the cluster scope, which compiles to a fence of all memory.
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t barrier, int rank) {
   asm volatile(
       "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "

@@ -11,11 +11,11 @@ namespace bertha {
 // Sums over the rows of a matrix, in two stages of fixed order: every block keeps the sums of its
 // own rows in registers and stores them in scratch; a small second kernel adds up the blocks.
 
-/// Where one column sum goes: [columns], or null when nobody wants it.
+/// The output of a column sum: [columns], or null if it is not requested.
 template <class T>
 struct ColumnSumTarget {
   T* data;
-  bool add;  // to what is there, or replace it
+  bool add;  // adds instead of overwriting
 };
 
 template <class T, int kQuantities>
@@ -23,7 +23,7 @@ struct ColumnSumTargets {
   ColumnSumTarget<T> of[kQuantities];
 };
 
-/// Number: what the sums are kept in, Compute of the operation's type.
+/// Number: the type of the sums, Compute of the operation's type.
 template <class Number = float>
 int64_t column_sum_bytes(int64_t blocks, int64_t columns, int quantities) {
   return blocks * columns * quantities * static_cast<int64_t>(sizeof(Number));
@@ -45,7 +45,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
     }
   } else {
     constexpr int kColumns = Shape::kWarps * kWarpColumns;
-    constexpr int kVecs = kQuantities * kColumns / 4;  // of a team
+    constexpr int kVecs = kQuantities * kColumns / 4;  // per team
     __syncthreads();
     float* const own = shared + team.team * kQuantities * kColumns + team.thread * kVecSize;
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_block_sums(const RowTeam<Shape>& team,
 }
 
 inline constexpr int kColumnSumLanes = 32;  // threads that share the blocks of one column
-inline constexpr int kColumnSumLoads = 8;   // of a thread at once
+inline constexpr int kColumnSumLoads = 8;   // in flight per thread
 
 /// One column per lane of a warp, the blocks distributed over the warps: few loads in sequence.
 template <class T, int kQuantities>

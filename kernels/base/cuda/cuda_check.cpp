@@ -47,7 +47,7 @@ GpuDamage damage_of(cudaError_t status) {
   }
 }
 
-/// The current one, "" where CUDA no longer tells.
+/// The current GPU, "" if CUDA no longer reports it.
 std::string gpu_name() {
   int gpu = 0;
   std::array<char, 32> bus{};
@@ -60,7 +60,7 @@ std::string gpu_name() {
 }  // namespace
 
 void fail_cuda(cudaError_t status, const char* call) {
-  cudaGetLastError();  // a caller that goes on, without memory say, must not see it again
+  cudaGetLastError();  // a caller that continues, e.g. without memory, must not see it again
   const GpuDamage damage = damage_of(status);
   const std::string reason =
       concat(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");

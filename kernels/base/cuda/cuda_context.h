@@ -11,9 +11,9 @@
 
 namespace bertha {
 
-/// Memory of one operation while it runs, reused by the next one on the same stream. Grows without
-/// waiting, seldom after the first step. What it has outgrown stays until the end, for graphs have
-/// recorded its address.
+/// Scratch memory of an operation while it runs, reused by the next one on the same stream. Grows
+/// without waiting, rarely after the first step. Outgrown buffers are kept until the end because
+/// graphs have recorded their addresses.
 class ScratchMemory {
  public:
   explicit ScratchMemory(cudaStream_t stream) : stream_(stream) {}
@@ -27,10 +27,10 @@ class ScratchMemory {
  private:
   cudaStream_t stream_;
   std::vector<void*> blocks_;  // the last one is in use
-  int64_t bytes_ = 0;          // of the last one
+  int64_t bytes_ = 0;          // size of the last buffer
 };
 
-/// A count of arrivals by which the last block of a kernel finishes what the others began. Zero
+/// A count of arrivals by which the last block of a kernel completes the work of the others. Zero
 /// between kernels: the last arrival wraps it around (atomicInc).
 class ArrivalCounter {
  public:
@@ -46,20 +46,20 @@ class ArrivalCounter {
 struct CudaContext {
   CudaContext(CudaDevice& cuda_device, cudaStream_t cuda_stream);
 
-  /// What a family of operations keeps between its calls: State(context), made at the first call.
+  /// State of a family of operations between calls: State(context), created at the first call.
   template <class State>
   State& state() {
     std::shared_ptr<void>& kept = states_[typeid(State)];
     if (kept == nullptr) kept = std::make_shared<State>(*this);
     return *static_cast<State*>(kept.get());
   }
-  /// What has been made before.
+  /// The existing state.
   template <class State>
   const State& state() const {
     return *static_cast<const State*>(states_.at(typeid(State)).get());
   }
 
-  /// sums (+)= 0, where there is nothing to sum up; not where `sums` has no data.
+  /// sums (+)= 0, for an empty sum; does nothing if `sums` has no data.
   void add_nothing(Accumulate accumulate, const View& sums) const;
 
   /// Error(kUsage) if the kernels are portable ones, which do not support fp8.

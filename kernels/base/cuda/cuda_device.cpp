@@ -83,7 +83,7 @@ RecordedGraph end_recording(cudaStream_t stream) {
   return RecordedGraph(graph);
 }
 
-/// Ends it where the work could not be recorded: a stream that records takes no other work.
+/// Ends a recording that failed: a stream that records accepts no other work.
 void abandon_recording(cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) {
@@ -218,7 +218,7 @@ Buffer CudaDevice::allocate(int64_t bytes) {
 Buffer CudaDevice::allocate_pinned(int64_t bytes) {
   BERTHA_CHECK(bytes >= 0, "bytes = ", bytes);
   if (bytes == 0) return Buffer();
-  use_cuda_device(ordinal_);  // any thread may come here
+  use_cuda_device(ordinal_);  // any thread may call this
   void* data = nullptr;
   BERTHA_CUDA_CHECK(cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocPortable));
   return Buffer(data, bytes, [](void* pointer) { cudaFreeHost(pointer); });
@@ -243,7 +243,7 @@ void CudaDevice::copy(Stream& stream, void* destination, const void* source, int
 
 std::unique_ptr<Graph> CudaDevice::record(Stream& stream, const std::function<void()>& enqueue) {
   const cudaStream_t recorded = native(stream);
-  // Other threads may allocate meanwhile: those that read batches ahead take pinned memory.
+  // Other threads may allocate meanwhile: those that read batches ahead allocate pinned memory.
   BERTHA_CUDA_CHECK(cudaStreamBeginCapture(recorded, cudaStreamCaptureModeThreadLocal));
   try {
     enqueue();

@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
   int ordinal() const { return ordinal_; }
   int sm_count() const { return sm_count_; }
   KernelSet kernels() const { return kernels_; }
-  /// Whether the code that is loaded was compiled for sm_90a, also where portable kernels run.
+  /// Whether the loaded code was compiled for sm_90a, also if portable kernels are selected.
   bool has_sm90a_code() const { return has_sm90a_code_; }
   /// Shared memory that a block may have.
   int64_t shared_bytes() const { return shared_bytes_; }
@@ -47,7 +47,7 @@ class CudaDevice final : public Device {
   std::string name_;
 };
 
-/// `device` as what make_cuda_device made; Error(kInternal) for another backend's.
+/// `device` as a CudaDevice; Error(kInternal) for a device of another backend.
 CudaDevice& as_cuda(Device& device);
 
 }  // namespace bertha

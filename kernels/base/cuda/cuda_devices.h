@@ -6,7 +6,7 @@
 
 #include "kernels/base/device.h"
 
-struct CUstream_st;  // what a cudaStream_t points to
+struct CUstream_st;  // a cudaStream_t points to it
 
 namespace bertha {
 
@@ -32,7 +32,7 @@ std::unique_ptr<Device> make_cuda_device(int ordinal, CudaKernels kernels = Cuda
 /// Whether `device` runs the kernels of sm_90a, which fp8 needs.
 bool runs_sm90a_kernels(Device& device);
 
-/// A stream that the caller made (a cudaStream_t), for operations in order with the caller's own
+/// A stream that the caller created (a cudaStream_t), for operations in order with the caller's own
 /// work. It must outlive the Stream, which does not destroy it.
 std::unique_ptr<Stream> borrow_cuda_stream(CUstream_st* stream);
 

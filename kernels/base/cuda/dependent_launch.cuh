@@ -9,32 +9,32 @@
 namespace bertha {
 
 // Programmatic dependent launch, which removes the gap between consecutive kernels: blocks of the
-// second are placed while the first runs, or where the first does not trigger it (a library's), as
+// second are placed while the first runs or, if the first does not trigger it (a library's), as
 // soon as its last block has exited. The first calls begin_next_kernel; the second is launched by
-// launch_dependent and calls wait_for_kernel_before before it touches memory. In a step of
-// BERT-large the GPU idles some 1.3 to 1.9 us before an ordinary launch, and not at all before one
-// of these (CUPTI, H200).
+// launch_dependent and calls wait_for_kernel_before before it accesses memory. In a step of
+// BERT-large the GPU idles for 1.3 to 1.9 us before an ordinary launch, and not at all before a
+// dependent one (CUPTI, H200).
 //
 // All threads of such a kernel wait, so that in a chain of them each one starts its work after all
 // kernels before it have completed.
 //
 // Code for GPUs other than sm_90a neither triggers nor waits; its launches are ordinary.
 
-/// In device code, whether this pass of the compiler makes code for sm_90a. The host asks
-/// CudaDevice::has_sm90a_code() which one is loaded: portable kernels run as either.
+/// In device code, whether this compiler pass generates code for sm_90a. On the host,
+/// CudaDevice::has_sm90a_code() returns which code is loaded: portable kernels run as either.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 inline constexpr bool kIsSm90aCode = true;
 #else
 inline constexpr bool kIsSm90aCode = false;
 #endif
 
-/// No effect where the next launch is an ordinary one.
+/// Has no effect if the next launch is an ordinary one.
 __device__ __forceinline__ void begin_next_kernel() {
   if constexpr (kIsSm90aCode) cudaTriggerProgrammaticLaunchCompletion();
 }
 
-/// Returns when the kernel before has completed and its writes are visible; at once in an ordinary
-/// launch. The kernel before must have waited for its own predecessor.
+/// Returns when the previous kernel has completed and its writes are visible; immediately in an
+/// ordinary launch. The previous kernel must have waited for its own predecessor.
 __device__ __forceinline__ void wait_for_kernel_before() {
   if constexpr (kIsSm90aCode) cudaGridDependencySynchronize();
 }
@@ -45,7 +45,7 @@ inline unsigned blocks_on(const CudaContext& context, int64_t items, int64_t per
   return blocks_for(items, per_block, context.sm_count * per_sm);
 }
 
-/// Allows a kernel that much dynamic shared memory: beyond 48 KiB CUDA wants to be asked. Asked at
+/// Allows a kernel the given dynamic shared memory: CUDA requires this beyond 48 KiB. Called at
 /// every launch, because remembering it would be state per device.
 template <class Kernel>
 void allow_shared_bytes(Kernel* kernel, int64_t bytes) {
@@ -53,7 +53,7 @@ void allow_shared_bytes(Kernel* kernel, int64_t bytes) {
                                          static_cast<int>(bytes)));
 }
 
-/// Blocks that run at once on an SM; at least one.
+/// Number of blocks that run at once on an SM; at least one.
 template <class Kernel>
 int64_t resident_blocks(Kernel* kernel, int64_t threads, int64_t shared_bytes = 0) {
   if (shared_bytes > 0) allow_shared_bytes(kernel, shared_bytes);
@@ -65,8 +65,8 @@ int64_t resident_blocks(Kernel* kernel, int64_t threads, int64_t shared_bytes = 
   return resident;
 }
 
-/// Blocks of a persistent grid on each SM: `tuned` of them on sm_90a, where that was measured; on
-/// other GPUs no more than run at once.
+/// Blocks per SM of a persistent grid: `tuned` on sm_90a, where that was measured; on other GPUs at
+/// most the number that runs at once.
 template <class Kernel>
 int64_t blocks_per_sm(const CudaContext& context, Kernel* kernel, int64_t threads,
                       int64_t shared_bytes, int64_t tuned) {
@@ -83,14 +83,14 @@ struct GridSize : dim3 {
 
 struct LaunchShape {
   GridSize blocks;
-  int64_t threads;              // of a block
+  int64_t threads;              // per block
   int64_t shared_bytes = 0;     // dynamic ones of a block
-  GridSize cluster = 0;         // blocks that form one; 0: the kernel knows no clusters
+  GridSize cluster = 0;         // blocks per cluster; 0 = without clusters
   bool is_cooperative = false;  // all blocks run at once
   bool is_dependent = false;    // see launch_dependent
 };
 
-/// `shape` as CUDA takes it, with its attributes.
+/// `shape` as CUDA's launch configuration, with its attributes.
 inline cudaLaunchConfig_t launch_config(cudaStream_t stream, const LaunchShape& shape,
                                         cudaLaunchAttribute (&attributes)[3]) {
   cudaLaunchConfig_t config{.gridDim = shape.blocks,
@@ -117,7 +117,7 @@ inline cudaLaunchConfig_t launch_config(cudaStream_t stream, const LaunchShape& 
   return config;
 }
 
-/// Clusters of this shape that run at once on the GPU; at least one.
+/// Number of clusters of this shape that run at once on the GPU; at least one.
 template <class Kernel>
 int64_t resident_clusters(Kernel* kernel, const LaunchShape& shape) {
   allow_shared_bytes(kernel, shape.shared_bytes);
@@ -139,7 +139,7 @@ void launch_kernel(cudaStream_t stream, void (*kernel)(Parameters...), const Lau
   BERTHA_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-/// Launches a kernel that is for sm_90a alone, dependent on the one before.
+/// Launches a kernel for sm_90a only, dependent on the previous one.
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, void (*kernel)(Parameters...), LaunchShape shape,
                       const Arguments&... arguments) {

@@ -5,13 +5,13 @@
 
 namespace bertha {
 
-/// One operation's dropout as a kernel takes it: by value, with {seed, step} still in device
+/// An operation's dropout as an argument of kernels: by value, with {seed, step} still in device
 /// memory.
 struct DeviceDropout {
   const uint64_t* random = nullptr;  // {seed, step}; null at probability 0
   uint32_t site = 0;
   uint32_t threshold = 0;
-  float keep_factor = 1.0f;  // of kept elements: 1 / (1 - p)
+  float keep_factor = 1.0f;  // factor of kept elements: 1 / (1 - p)
 
   BERTHA_HOST_DEVICE bool active() const { return random != nullptr; }
 };
@@ -33,7 +33,7 @@ __device__ __forceinline__ uint32_t logic_of_three(uint32_t a, uint32_t b, uint3
   return result;
 }
 
-/// Keys of the rounds of Philox, made of the seed where they are wanted.
+/// Keys of the rounds of Philox, computed from the seed when needed.
 struct SeedKeys {
   uint64_t seed;
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ uint32_t below_of_four(const uint32_t (&mixed)[4], ui
   return __funnelshift_r(below, below, dropout_turn(kFour));
 }
 
-/// The same for a threshold that the compiler knows: two digits an instruction.
+/// The same for a compile-time threshold: two digits per instruction.
 template <uint32_t kThreshold>
 __device__ __forceinline__ uint32_t kept_of_words(const PhiloxWords& words) {
   static_assert(kDropoutFours == 6);

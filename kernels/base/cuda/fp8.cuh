@@ -9,7 +9,7 @@ namespace bertha {
 
 // Rounding to fp8, and what Quantize records in addition: one source for all kernels.
 
-/// Where a kernel stores what it rounds to fp8, as plain pointers.
+/// The outputs of a kernel that rounds to fp8, as plain pointers.
 struct Fp8Sink {
   const float* scale = nullptr;
   uint8_t* q = nullptr;
@@ -56,8 +56,7 @@ class Fp8Rounding {
     return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
   }
 
-  /// Records rows that have been rounded in extremes(). Padding, that is all but the first `live`
-  /// of them, leaves no trace there.
+  /// Records rounded rows in extremes(), only the first `live` of them; the others are padding.
   template <int kRows>
   __device__ __forceinline__ void record(const Vec<T, kVecSize> (&rows)[kRows], int live) {
     uint32_t most = 0;
@@ -67,7 +66,7 @@ class Fp8Rounding {
       most = row < live ? larger(most, of_row) : most;
     }
     most_ = larger(most_, most);
-    // Compared as integers, so that NaN is beyond the limit too; few calls get past this.
+    // Compared as integers, so that NaN also exceeds the limit; few calls continue after this.
     if (larger(most, limit_) == limit_) return;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
@@ -131,8 +130,8 @@ class Fp8Rounding {
     return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
   }
 
-  /// The largest magnitude that fp8 holds, which T has exactly unless it is beyond T's own largest;
-  /// infinity where nothing is rounded, with scale 0.
+  /// The largest magnitude of fp8, exact in T unless it exceeds T's own largest; infinity if
+  /// nothing is rounded, with scale 0.
   static __device__ __forceinline__ uint32_t limit_of(float scale) {
     const float limit = kLargestFp8<kFormat> / scale;
     if constexpr (!kIsPair) return __float_as_uint(limit);
@@ -146,7 +145,7 @@ class Fp8Rounding {
   }
 
   float scale_;
-  uint32_t limit_;  // of magnitudes that fp8 holds
+  uint32_t limit_;  // largest magnitude of fp8
   uint32_t most_ = 0;
   uint32_t saturated_ = 0;
 };

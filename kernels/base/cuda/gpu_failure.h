@@ -6,13 +6,13 @@ namespace bertha {
 
 /// Whether a failed call is a sign of broken hardware.
 enum class GpuDamage {
-  kNone,      // of the driver, the memory or the settings
+  kNone,      // a failure of the driver, the memory or the settings
   kPossible,  // a bug of a kernel looks the same
   kCertain,
 };
 
-/// The sentence for a failed call: what failed, on which GPU, and where the driver says more.
-/// `reason` is the words of CUDA; `gpu` such as "GPU 3 (0000:1b:00.0)", "" = unknown.
+/// The message for a failed call: what failed, on which GPU, and where the driver reports more.
+/// `reason`: CUDA's text; `gpu`: for example "GPU 3 (0000:1b:00.0)", "" = unknown.
 std::string gpu_failure_text(const std::string& call, const std::string& reason, GpuDamage damage,
                              const std::string& gpu);
 

@@ -1,11 +1,11 @@
-// Attention: which kernel serves which group of sequences, and on which stream.
+// Attention: which kernels process which sequences, and on which stream.
 //
-// Grouped (choice.h says when): every length bucket of sequences is a launch of its own (two in
-// backward), on its own side stream, the longest first: the last blocks of one group share the GPU
-// with the next; or all sequences are one group, whose launches a graph can repeat: as many blocks
-// as T and B may need (sequence_tiles.h). A small kernel zeroes the padding rows. Persistent: one
-// launch for all; split, its items are parts of sequences, and in backward a second launch adds up
-// their parts of dQ.
+// Grouped (for its conditions see choice.h): every length bucket of sequences is a separate launch
+// (two in backward) on its own side stream, the longest first, so that the last blocks of one group
+// share the GPU with the next; or all sequences are one group, whose launches a graph can repeat,
+// with as many blocks as T and B may need (sequence_tiles.h). A small kernel zeroes the padding
+// rows. Persistent: one launch for all; split, its items are parts of sequences, and in backward a
+// second launch adds their parts of dQ.
 //
 // Kernels with tensor cores have heads of multiples of 8 columns; others are copied to such heads
 // and back.
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kClearThreads)
   const int64_t live = live_tokens[0];
   const int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  // Rows have an even number of bytes, and no more is known of any shape.
+  // Rows have an even number of bytes; no greater alignment is guaranteed for all shapes.
   uint16_t* halves = reinterpret_cast<uint16_t*>(rows);
   for (int64_t i = live * (row_bytes / 2) + first; i < tokens * (row_bytes / 2); i += stride) {
     halves[i] = 0;
@@ -103,7 +103,7 @@ std::vector<SequenceGroup> by_length(std::span<const SequenceGroup> groups) {
   return sorted;
 }
 
-/// Which kernels serve this call. Error(kUsage) where none of the ones asked for can.
+/// The kernels for this call. Error(kUsage) if the requested kernels do not support it.
 template <class Args>
 AttentionKernels kernels_for(const CudaContext& context, const Args& args, bool is_aligned) {
   const CudaOptions::AttentionVariant asked = chosen_options(context).attention;

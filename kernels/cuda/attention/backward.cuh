@@ -4,13 +4,13 @@
 
 namespace bertha {
 
-// What the two kernels of the tensor-core backward share.
+// Shared by the two kernels of the tensor-core backward.
 
 // Rows of the inner tile whose scores are in registers at once.
 inline constexpr int kSlice = 32;
 inline constexpr int kSlices = kInnerRows / kSlice;
 
-/// Where a head lies in the interleaved tensors.
+/// The place of a head in the interleaved tensors.
 template <class Shape>
 struct HeadPointers {
   using T = typename Shape::T;

@@ -13,10 +13,10 @@ constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared m
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
-/// When to split: sequences of more tokens than a part have several; and a batch has at most so
-/// many tokens of a head for each SM. With more, other items fill the time that the longest
-/// sequence takes; backward then pays for its parts of dQ, 4 bytes an element and part, written and
-/// read.
+/// When to split: sequences with more tokens than a part have several parts, and a batch has at
+/// most this number of tokens of a head per SM. With more tokens, other items fill the time of the
+/// longest sequence, while backward has the cost of its parts of dQ, 4 bytes per element and part,
+/// written and read.
 struct SplitRule {
   int64_t part_tokens;
   int64_t most_tokens_of_sm;
@@ -29,7 +29,7 @@ struct SplitRule {
 constexpr SplitRule kSplitForward{.part_tokens = 192, .most_tokens_of_sm = 512};
 constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 320};
 
-/// Why the persistent kernels of either direction cannot serve a call; "" = they can.
+/// Why the persistent kernels of either direction do not support a call; "" = they do.
 std::string unsupported(const AttentionCall& call) {
   if (!has_tensor_cores(call.io)) return concat(name(call.io), ", want f16 or bf16");
   if (call.head_size > kMostPersistentHeadSize) {

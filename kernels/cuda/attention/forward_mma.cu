@@ -68,9 +68,9 @@ struct QueryRows {
   using T = typename Shape::T;
 
   uint32_t q[Shape::kSteps][4];
-  float acc_o[Shape::kColumns][4];  // of exp2(score - reference) * kept * value
+  float acc_o[Shape::kColumns][4];  // sums of exp2(score - reference) * kept * value
   float reference[2];               // in units of log2
-  float row_sum[2];                 // of exp2(score - reference), this lane's columns
+  float row_sum[2];                 // sums of exp2(score - reference) over this lane's columns
 
   __device__ __forceinline__ void load_q(uint32_t tile, int warp, int lane) {
     const auto offset = rows_first<Shape::kHeadSize>(lane);
@@ -90,7 +90,7 @@ struct QueryRows {
     }
   }
 
-  /// Raises the references to the maxima of the new scores where these have outgrown them.
+  /// Raises the references to the maxima of the new scores if these are larger.
   __device__ __forceinline__ void rescale(const float (&score)[8][4], float scale) {
     float top[2];
     bool outgrown = false;
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
   const int tiles = (at.length + kInnerRows - 1) / kInnerRows;
   const auto visit = [&](int tile) {
     cp_async_wait_all();
-    __syncthreads();  // the tile is there, and nobody reads the one before it any more
+    __syncthreads();  // the tile has arrived, and no thread reads the previous one any more
     if (tile + 1 < tiles) copy_tile(tile + 1);
     if (!active) return;
     if (tile == 0) queries.load_q(query_tile, warp, lane);

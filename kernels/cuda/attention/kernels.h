@@ -19,7 +19,7 @@ struct AttentionBatch {
   int heads = 0;       // A
   int head_size = 0;   // D
   int mask_words = 0;  // u32 per row of the mask, S / 32
-  int first_seq = 0;   // of the group
+  int first_seq = 0;   // first sequence of the group
   int seqs = 0;        // in the group
   int longest = 0;     // tokens of its longest sequence
   // Set by the launcher: thread blocks along a sequence; 0: as in sequence_tiles.h.
@@ -58,8 +58,8 @@ struct AttentionBwdParams {
   const uint32_t* mask = nullptr;
   float* delta = nullptr;  // f32 [A, T], scratch: keep * rowsum(dout * out)
   void* dqkv = nullptr;
-  float* column_sums = nullptr;   // of the persistent kernels: f32 [rows, 3, A, D], see below
-  float* dquery_parts = nullptr;  // of the split kernel: f32 [kMostKeyParts, T, A, D], scratch
+  float* column_sums = nullptr;   // persistent kernels: f32 [rows, 3, A, D], see below
+  float* dquery_parts = nullptr;  // split kernel: f32 [kMostKeyParts, T, A, D], scratch
   float scale = 0.0f;
 };
 
@@ -87,21 +87,21 @@ struct PersistentLaunch {
   cudaStream_t stream;
   DType dtype;
   int sm_count;
-  uint32_t* counter;  // of take_item() in work_list.cuh: 0 before and after
+  uint32_t* counter;  // for take_item() in work_list.cuh: 0 before and after
   /// Whether an item is a part of a sequence's queries (forward) or keys (backward) instead of all:
   /// few sequences then occupy all SMs.
   bool split = false;
 };
 
-/// Forward with wgmma. Serves f16 and bf16, head sizes that are multiples of 8, up to 64, sequences
-/// of up to 512 tokens, qkv and out at multiples of 16 bytes. Zeroes padding rows too.
+/// Forward with wgmma. Supports f16 and bf16, head sizes that are multiples of 8, up to 64,
+/// sequences of up to 512 tokens, qkv and out at multiples of 16 bytes. Zeroes padding rows too.
 /// `params.batch` covers all sequences: first_seq is 0; longest and tiles_per_head are not used.
-/// The result does not depend on `split`.
-/// Error(kInternal) when there is dropout and its mask has 2^32 words or more.
+/// The result does not depend on `split`. Error(kInternal) if there is dropout and its mask has
+/// 2^32 words or more.
 void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams params);
 
-/// Rows of column sums that backward stores for each sequence, and for how many sequences at most
-/// they are asked for: they take 24 KiB each with 16 heads. Split: a row for each tile of 64.
+/// Rows of column sums that backward stores for each sequence, and the maximum number of sequences
+/// for which they are requested: 24 KiB each with 16 heads. Split: a row for each tile of 64.
 inline constexpr int kColumnSumsOfSeq = 2;
 inline constexpr int kColumnSumsOfSplitSeq = 8;
 inline constexpr int64_t kMostSummedSeqs = 512;
@@ -109,7 +109,7 @@ inline constexpr int64_t kMostSummedSeqs = 512;
 /// Parts of the keys of the longest sequence, 128 keys each, that backward splits it into.
 inline constexpr int kMostKeyParts = 4;
 
-/// Backward with wgmma. Serves f16 and bf16, head sizes that are multiples of 8, up to 64,
+/// Backward with wgmma. Supports f16 and bf16, head sizes that are multiples of 8, up to 64,
 /// sequences of up to 512 tokens, views at multiples of 16 bytes, with dropout the mask of each
 /// head too (S a multiple of 128). Zeroes the padding rows of dqkv. `params.batch` as in forward,
 /// of at least one sequence; params.delta is not used. params.column_sums, unless null, gets for

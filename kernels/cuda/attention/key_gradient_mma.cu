@@ -66,8 +66,8 @@ struct KeyGradient {
   static constexpr int kBlocks = Shape::kBlocks;
   static constexpr int kHeadSize = Shape::kHeadSize;
 
-  float dkey[kBlocks][Shape::kColumns][4] = {};    // of keep / scale * dS * query
-  float dvalue[kBlocks][Shape::kColumns][4] = {};  // of keep * dropped P * dO
+  float dkey[kBlocks][Shape::kColumns][4] = {};    // sums of keep / scale * dS * query
+  float dvalue[kBlocks][Shape::kColumns][4] = {};  // sums of keep * dropped P * dO
 
   /// scores[key][query] of rows `own_row` and up of `own` against 32 rows of `others`.
   __device__ __forceinline__ static void gemm_abt(float (&scores)[kBlocks][4][4], uint32_t own,
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
     cp_async_wait_all();
-    __syncthreads();  // the tile is there, and nobody reads the one before it any more
+    __syncthreads();  // the tile has arrived, and no thread reads the previous one any more
     if (tile + 1 < tiles) {
       copy_stage_async<Shape>(keys + stage_offset(tile + 1), params, head, at,
                               (tile + 1) * kInnerRows);

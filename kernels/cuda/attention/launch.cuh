@@ -8,8 +8,8 @@
 
 namespace bertha {
 
-/// Calls work(MmaShape<...>{}) with the specialisation for a group: the narrowest tiles that have
-/// the columns of a head. Plan<kHeadSize, kTiles> holds the constants of MmaShape; kTiles: 64-row
+/// Calls work(MmaShape<...>{}) with the specialization for a group: the narrowest tiles that have
+/// the columns of a head. Plan<kHeadSize, kTiles> has the constants of MmaShape; kTiles: 64-row
 /// tiles of the longest sequence of the bucket, 0: any number.
 template <template <int kHeadSize, int kTiles> class Plan, class Params, class Work>
 void dispatch_mma(const AttentionLaunch& launch, const Params& params, const Work& work) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the warp roles of persistent_backward.cu share: its thread block, its shared memory, its
-// mbarriers. Those named "full" complete with a TMA load, "empty" with the arrivals of all consumer
+// Shared by the warp roles of persistent_backward.cu: thread block, shared memory, mbarriers. Those
+// named "full" complete with a TMA load, those named "empty" with the arrivals of all consumer
 // threads: one arrival per warp is as fast, but racecheck of compute-sanitizer does not see its
 // order.
 //   keys_full, values_full, keys_empty   of a key block, one for each warpgroup
@@ -22,23 +22,23 @@
 
 namespace bertha::backward {
 
-inline constexpr int kHeadSize = 64;  // of tiles: narrower heads have zeros there
-inline constexpr int kMaxTiles = 8;   // of kTileRows queries or keys, in a sequence
+inline constexpr int kHeadSize = 64;  // columns of tiles: zeros beyond narrower heads
+inline constexpr int kMaxTiles = 8;   // tiles of kTileRows queries or keys per sequence
 inline constexpr int kRowBytes = 2 * kHeadSize;
 inline constexpr int kTileBytes = kTileRows * kRowBytes;
 inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices
-inline constexpr int kWarpRows = 16;           // of an accumulator
+inline constexpr int kWarpRows = 16;           // rows of a warp's accumulator
 
 inline constexpr int kParts = 3;  // of dqkv: dQ, dK, dV
 
 inline constexpr int kConsumers = 2;  // warpgroups, a key tile each
 static_assert(kConsumers == kColumnSumsOfSeq && kMaxTiles == kColumnSumsOfSplitSeq);
 static_assert(kMaxTiles == kConsumers * kMostKeyParts);
-inline constexpr int kWarps = 4;  // of a warpgroup
+inline constexpr int kWarps = 4;  // per warpgroup
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kStages = 2;     // tiles of queries in shared memory
 inline constexpr int kItemSlots = 2;  // items whose statistics are there
-inline constexpr int kMaskWords = 4;  // of a query for a block of keys
+inline constexpr int kMaskWords = 4;  // per query and block of keys
 inline constexpr int kMaskBytes = kTileRows * kMaskWords * 4;
 
 // A statistics warp takes 16 rows at a time: 4 rows a load, 4 loads in flight.
@@ -95,8 +95,8 @@ struct Arguments {
   CUtensorMap dout;
   CUtensorMap mask;  // without dropout: nothing
   AttentionBwdParams params;
-  uint32_t* counter;  // of work_list.cuh
-  float log2_keep;    // of 1 - the probability of dropout
+  uint32_t* counter;  // for take_item() in work_list.cuh
+  float log2_keep;    // log2(1 - dropout probability)
 };
 
 /// The key tiles of an item. kSplit: not all of its sequence.

@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_rows(uint32_t own, const uint32_t (&rows)[
   for (int step = 0; step < kSteps; ++step) stmatrix_x4(by_rows.at(own, 0, step), rows[step]);
 }
 
-/// Which two columns' sums a lane has: this one, and the one 8 further.
+/// The first of the two columns whose sums a lane has; the other is 8 columns further.
 __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4) + lane / 4; }
 
 /// Adds the sums of the 64 columns of a warp's rows to `sums`, two for each lane: the transposed
@@ -112,7 +112,7 @@ class Consumer {
   }
 
  private:
-  // Read again where it is needed, to save registers.
+  // Read again when needed, to save registers.
   __device__ __forceinline__ const AttentionItem& item() const { return shared_.items[slot_]; }
 
   __device__ __forceinline__ void sync_warpgroup() {
@@ -152,7 +152,7 @@ class Consumer {
                column_sums(part));
   }
 
-  /// This warp's column sums of part `part`; null unless they are wanted.
+  /// This warp's column sums of part `part`; null unless they are requested.
   __device__ __forceinline__ float2* column_sums(int part) {
     if (params_.column_sums == nullptr) return nullptr;
     return shared_.column_sums[warpgroup_][part][warp_];
@@ -212,7 +212,7 @@ class Consumer {
     const uint64_t dscore_rows = uniform_wgmma_tile(dscore_tile);
     const uint64_t key_tile_rows = uniform_wgmma_tile(keys);
     uint64_t query_tile = query_tile_of_stage(stages_);
-    float dkey[32] = {};  // of dS^T Q / scale
+    float dkey[32] = {};  // sums of dS^T Q / scale
     float dvalue[32] = {};
     uint32_t key_rows[kSteps][4];
     uint32_t value_rows[kSteps][4];
@@ -311,7 +311,7 @@ class Consumer {
     }
   }
 
-  /// Scores become P / keep, negative where they are dropped; kept: dropout(P) packed.
+  /// Replaces scores by P / keep, negative if dropped; kept: dropout(P), packed.
   __device__ __forceinline__ void softmax_exp(float (&scores)[32], uint32_t (&kept)[kSteps][4],
                                               const float (&lse)[kLaneQueries], int stage,
                                               int keys_left) {
@@ -421,14 +421,14 @@ class Consumer {
   const AttentionBwdParams& params_;
   SharedStorage& shared_;
   int warpgroup_;
-  int warp_;  // of the warpgroup
+  int warp_;  // in the warpgroup
   int lane_;
-  float scale_;     // of exp2
-  int mask_shift_;  // of the lane's second key to the highest bit of a mask word
-  int slot_ = 0;    // of the item
+  float scale_;     // scale of the scores for exp2
+  int mask_shift_;  // shifts the bit of the lane's second key to the highest bit of a mask word
+  int slot_ = 0;    // the item's slot
   uint32_t slot_parity_ = 0;
-  int stages_ = 0;      // so far
-  int key_blocks_ = 0;  // so far, of this warpgroup
+  int stages_ = 0;      // processed so far
+  int key_blocks_ = 0;  // processed so far by this warpgroup
 };
 
 }  // namespace bertha::backward

@@ -28,8 +28,8 @@ class Producer {
           load_queries(item, tile, key_tile);
           // After the first queries, whose stage is free earlier.
           if (tile == 0) load_values(item, key_tile);
-          // From the third step on the consumers are at this item, so the slot of the one before is
-          // free: the statistics of the next item can begin without a wait.
+          // From the third step on the consumers are at this item, so the slot of the previous one
+          // is free: the statistics of the next item can begin without a wait.
           if (++steps == kStages + 1) publish(next = take());
           // The consumers are at this key block too, and the buffers of the next are free.
           if (tile == kStages) {
@@ -51,7 +51,7 @@ class Producer {
   }
 
  private:
-  /// The next item that has keys; one without when there is none.
+  /// The next item that has keys; an item without keys if there is none.
   __device__ __forceinline__ AttentionItem take() {
     const int items = shared_.list.items(args_.params.batch);
     while (index_ < items) {
@@ -85,7 +85,7 @@ class Producer {
     ++stages_;
   }
 
-  /// K of a block of keys, where V of the block before it was.
+  /// Loads K of a block of keys into the memory of the previous block's V.
   __device__ __forceinline__ void load_keys(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, end_key_tile<kSplit>(item) - key_tile); ++i) {
       const uint32_t full = at(shared_.keys_full[i]);
@@ -97,7 +97,7 @@ class Producer {
       ++keys_[i];
     }
   }
-  /// V of a block of keys, where K of the block before it was.
+  /// Loads V of a block of keys into the memory of the previous block's K.
   __device__ __forceinline__ void load_values(const AttentionItem& item, int key_tile) {
     for (int i = 0; i < min(kConsumers, end_key_tile<kSplit>(item) - key_tile); ++i) {
       const uint32_t full = at(shared_.values_full[i]);
@@ -112,11 +112,11 @@ class Producer {
 
   const Arguments& args_;
   SharedStorage& shared_;
-  int index_;                    // of the item to take next
+  int index_;                    // index of the next item
   int items_ = 0;                // items
   int stages_ = 0;               // filled
   int keys_[kConsumers] = {};    // tiles of K copied, for each warpgroup
-  int values_[kConsumers] = {};  // of V
+  int values_[kConsumers] = {};  // loads of V so far
 };
 
 /// lse and delta of 16 rows, by a warp; 8 lanes read a row of dO and O.
@@ -130,7 +130,7 @@ __device__ __forceinline__ void write_statistics(const Arguments& args, const At
   const int head_size = params.batch.head_size;
   const int64_t stride = int64_t{params.batch.heads} * head_size;
   const int row = first_row + lane / 8;
-  const int end = lane % 8 * 8 < head_size ? item.length : 0;  // of the rows that the lane reads
+  const int end = lane % 8 * 8 < head_size ? item.length : 0;  // end of the lane's rows
   const int64_t first = (item.begin + row) * stride + item.head * head_size + lane % 8 * 8;
   const T* out = static_cast<const T*>(params.out) + first;
   const T* dout = static_cast<const T*>(params.dout) + first;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void write_statistics(const Arguments& args, const At
   if (lane < kGroupRows && first_row + lane < item.length) {
     lse = params.lse[item.head * params.batch.tokens + item.begin + first_row + lane];
   }
-  float delta = 0.0f;  // of row `lane`
+  float delta = 0.0f;  // delta of row `lane`
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
     const T* o = reinterpret_cast<const T*>(&out_bits[i]);
@@ -166,7 +166,7 @@ __device__ __forceinline__ void write_statistics(const Arguments& args, const At
   }
   if (lane < kGroupRows) {
     const int place = statistics_index(first_row + lane);
-    to_lse[place] = kLog2E * lse + args.log2_keep;  // not before: the load takes long
+    to_lse[place] = kLog2E * lse + args.log2_keep;  // not earlier: the load takes long
     to_delta[place] = delta * params.dropout.keep;
   }
 }

@@ -71,11 +71,11 @@ struct alignas(1024) SharedStorage {
 
 struct Params {
   AttentionFwdParams call;
-  uint32_t* counter;  // of take_item()
+  uint32_t* counter;  // for take_item()
 };
 
-/// Releases the stages of an item that this warp has no queries for. It waits for each first: an
-/// arrival before the stage is full would count for the phase before.
+/// Releases the stages of an item for which this warp has no queries. Waits for each first: an
+/// arrival before the stage is full would count for the previous phase.
 __device__ __forceinline__ void release_unused(Stage first, int tiles, int lane,
                                                SharedStorage& shared) {
   __syncwarp();  // all lanes have read the item
@@ -93,8 +93,8 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   const AttentionBatch& batch = params.call.batch;
   const int count = shared.list.items(batch);
   Stage stage;
-  int consumer = 0;              // gets the next queries
-  uint32_t consumer_parity = 1;  // of "queries empty"
+  int consumer = 0;              // for the next queries
+  uint32_t consumer_parity = 1;  // parity of "queries empty"
   int next = static_cast<int>(blockIdx.x);
   while (next < count) {
     const AttentionItem item = shared.list.item(batch, next);
@@ -173,7 +173,7 @@ __device__ __forceinline__ void consume(const Params& params, int warpgroup, int
   QueryRows<T> queries;
   Stage first;
   int query_tile = warpgroup;   // of this warpgroup; between items counted from the item's first
-  uint32_t queries_parity = 0;  // of "full"
+  uint32_t queries_parity = 0;  // parity of "full"
   for (;;) {
     mbarrier_wait(at(shared.keys_full[first.index]), first.parity);
     const AttentionItem item = shared.items[first.index].warp_uniform();

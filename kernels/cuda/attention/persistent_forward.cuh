@@ -1,7 +1,7 @@
 #pragma once
 
-// What a warp of persistent_forward.cu computes for its 16 queries. GEMMs are issued by the
-// warpgroup, the rest is the warp's own.
+// The computation of a warp of persistent_forward.cu for its 16 queries. The warpgroup issues GEMMs
+// together; each warp does the rest alone.
 
 #include "kernels/base/cuda/barrier.cuh"
 #include "kernels/base/cuda/dropout.cuh"
@@ -11,7 +11,7 @@
 
 namespace bertha::forward {
 
-inline constexpr int kHeadSize = 64;  // of tiles: narrower heads have zeros there
+inline constexpr int kHeadSize = 64;  // columns of tiles: zeros beyond narrower heads
 inline constexpr int kWarpRows = 16;
 inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indices
 
@@ -20,7 +20,7 @@ inline constexpr int kSteps = kHeadSize / 16;  // of a GEMM over 64 inner indice
 template <class T>
 inline constexpr float kMaxRowSum = std::is_same_v<T, __half> ? 65504.0f : 0x1p64f;
 
-/// With the default threshold, known at compile time, drawing takes half the comparisons.
+/// With the default threshold as a compile-time constant, drawing needs half the comparisons.
 enum class DropoutKind { kNone, kDefault, kAny };
 inline constexpr uint32_t kDefaultThreshold = drop_threshold(0.1f);
 
@@ -63,7 +63,7 @@ class RegisterPhilox {
   }
 
   uint32_t step_ = 0;
-  uint32_t low_[kDropoutRounds] = {};   // keys, and what the first two rounds add to them
+  uint32_t low_[kDropoutRounds] = {};   // keys, with the additions of the first two rounds
   uint32_t high_[kDropoutRounds] = {};  // as low_
 };
 
@@ -134,8 +134,8 @@ class DropoutMask {
   uint32_t* mask_;
   RegisterPhilox philox_;
   uint32_t index_ = 0;  // in mask_, of the tile
-  uint32_t end_ = 0;    // of the words that hold keys of the sequence
-  uint32_t word_ = 0;   // of the tile, once drawn
+  uint32_t end_ = 0;    // end of the words with keys of the sequence
+  uint32_t word_ = 0;   // the tile's word, once drawn
 };
 
 /// Scores of keys past the sequence become -infinity; the tile has `live` keys of it.
@@ -151,9 +151,9 @@ __device__ __forceinline__ void mask_tail(float (&score)[32], int live, int lane
 template <class T>
 struct QueryRows {
   uint32_t q[kSteps][4];
-  float acc_o[32];     // of exp2(score - reference) * kept * value
+  float acc_o[32];     // sums of exp2(score - reference) * kept * value
   float reference[2];  // in units of log2
-  float row_sum[2];    // of exp2(score - reference), this lane's columns, of the tiles before
+  float row_sum[2];    // sums of exp2(score - reference) over this lane's columns of earlier tiles
 
   __device__ __forceinline__ void load_q(uint32_t tile, int warp, int lane) {
     const auto offset = rows_first<kHeadSize>(lane);

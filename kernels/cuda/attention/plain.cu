@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kWarps = 4;  // rows per thread block
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kColumns = kMostHeadSize / kWarpThreads;  // of a row, per lane
+constexpr int kColumns = kMostHeadSize / kWarpThreads;  // per row and lane
 
 /// A row of up to 128 elements over the lanes of a warp: column lane + 32 i.
 struct WarpRow {
@@ -49,10 +49,10 @@ __device__ float inner_product(const T* a, const T* b, int head_size) {
   return sum;
 }
 
-/// What a warp works on, and where its head lies.
+/// The work of a warp, and the place of its head.
 struct PlainRow {
   HeadOfSequence at;
-  int row;  // of this warp, in the sequence
+  int row;  // this warp's row in the sequence
   int lane;
   int head_size;
   int64_t qkv_stride;

@@ -79,7 +79,7 @@ struct QueryGradient {
 
   uint32_t queries;  // this warp's first row in the tile of queries, and of dO
   uint32_t douts;
-  float acc_dq[Shape::kColumns][4] = {};  // of keep / scale * dS * key
+  float acc_dq[Shape::kColumns][4] = {};  // sums of keep / scale * dS * key
   float lse[2];                           // in units of log2
   float delta[2];                         // times keep
 
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
                                                      at.first_row, at.length, head.head_size);
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(dout_tile, head.dout, head.out_stride,
                                                      at.first_row, at.length, head.head_size);
-  // O is read once: it lies where the second tile of keys and values comes later.
+  // O is read once, into the memory of the second tile of keys and values.
   static_assert(kRowsBytes <= 2 * kTileBytes);
   copy_rows_async<kHeadSize, Shape::kRows, kThreads>(stage(1), head.out, head.out_stride,
                                                      at.first_row, at.length, head.head_size);
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident)
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
     cp_async_wait_all();
-    __syncthreads();  // the tile is there, and nobody reads the one before it any more
+    __syncthreads();  // the tile has arrived, and no thread reads the previous one any more
     if (tile + 1 < tiles) copy_tile(tile + 1);
     if (!active) continue;
     const uint32_t* mask = masks + (tile & 1) * 2 * Shape::kRows + warp * Shape::kWarpRows;

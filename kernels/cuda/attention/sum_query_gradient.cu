@@ -13,7 +13,7 @@ namespace bertha {
 namespace {
 
 constexpr int kHeadSize = 64;  // at most: threads past the head idle
-constexpr int kRows = 64;      // of a block
+constexpr int kRows = 64;      // per block
 constexpr int kKeysOfPart = 128;
 constexpr int kThreads = 256;
 constexpr int kThreadsOfRow = kHeadSize / kVecSize;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   const int column = head * head_size + thread % kThreadsOfRow * kVecSize;
   const int width = batch.heads * head_size;
   const int first_row = tile * kRows + thread / kThreadsOfRow;
-  const int end = thread % kThreadsOfRow * kVecSize < head_size ? length : 0;  // of its rows
+  const int end = thread % kThreadsOfRow * kVecSize < head_size ? length : 0;  // end of its rows
   Vec<float, kVecSize> loaded[kRowsOfThread][kMostKeyParts] = {};
 #pragma unroll
   for (int i = 0; i < kRowsOfThread; ++i) {

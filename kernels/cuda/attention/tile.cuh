@@ -27,10 +27,10 @@ struct MmaShape : Plan {
   static constexpr int kRowBytes = 2 * kHeadSize;
 };
 
-inline constexpr int kInnerRows = 64;  // of the tiles that a block loops over
+inline constexpr int kInnerRows = 64;  // rows of the tiles that a block loops over
 
 /// Byte offset of a 16-byte chunk in a tile of 16-bit rows. Chunks are swizzled so that eight
-/// rows of one chunk, what ldmatrix reads, lie in different banks.
+/// rows of one chunk, as read by ldmatrix, are in different banks.
 template <int kHeadSize>
 __device__ __forceinline__ uint32_t chunk_offset(int row, int chunk) {
   const int swizzle = kHeadSize == 32 ? (row >> 1) & 3 : row & 7;
@@ -104,7 +104,7 @@ struct HeadOfSequence {
   int64_t begin;  // token
   int length;     // tokens
   int head;
-  int first_row;  // of this thread block, in the sequence
+  int first_row;  // first row of this thread block in the sequence
 };
 
 /// The sequence that has a tile of sequence_tiles.h. All lanes call it: they compare 32 sequences

@@ -29,7 +29,7 @@ struct alignas(16) AttentionItem {
   __device__ __forceinline__ int tiles() const { return (length + kTileRows - 1) / kTileRows; }
   __device__ __forceinline__ bool is_empty() const { return first_tile >= end_tile; }
 
-  /// The same value, which the compiler then knows to be uniform. All lanes call it.
+  /// Returns the value in a form that the compiler treats as uniform. All lanes call it.
   __device__ __forceinline__ AttentionItem warp_uniform() const {
     return {.begin = __shfl_sync(kFullWarp, begin, 0),
             .length = __shfl_sync(kFullWarp, length, 0),
@@ -43,7 +43,7 @@ struct alignas(16) AttentionItem {
 /// The sorted list of a block, in shared memory.
 struct WorkList {
   uint16_t parts[kSortedParts];  // (sequence << part_bits) + part, of those that have tiles
-  int count;                     // of the parts in the list
+  int count;                     // number of parts in the list
 
   __device__ __forceinline__ static bool is_sorted(const AttentionBatch& batch) {
     return batch.seqs << batch.part_bits <= kSortedParts;
@@ -85,7 +85,7 @@ struct WorkList {
     return count * batch.heads;
   }
 
-  /// Item `index` below items(). It is empty only where the list is not sorted.
+  /// Item `index` below items(). It can be empty only if the list is not sorted.
   __device__ __forceinline__ AttentionItem item(const AttentionBatch& batch, int index) const {
     const int place = index / batch.heads;
     const int part = is_sorted(batch) ? parts[place] : place;

@@ -32,8 +32,8 @@ constexpr int kBackwardStages = 3;
 // Segment tables of one or two rows (sentences A and B) are column sums of the main pass.
 constexpr int kSummedSegments = 2;
 
-/// Stages of a ring that has `wanted` of them on sm_90a. Elsewhere wide rows of f32 have one, for
-/// 99 KiB of shared memory.
+/// Number of stages of a ring: `wanted` on sm_90a. On other GPUs wide f32 rows have one, to fit
+/// into 99 KiB of shared memory.
 template <class Shape>
 __host__ __device__ constexpr int ring_stages(int wanted, bool is_sm90a_code) {
   return is_sm90a_code || Shape::kFixed || sizeof(typename Shape::Element) == 2 ? wanted : 1;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   const int column = team.thread * kVecSize;
   constexpr int kStages = ring_stages<Shape>(kForwardStages, kIsSm90aCode);
   RowRing<Shape, 3, kStages> ring(slots, team);
-  // The ids of a batch arrive before the batch is asked for.
+  // The ids of a batch arrive before the batch is requested.
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
   const auto request = [&](int stage, int64_t first) {
     int32_t ids[3 * kRows];  // shuffled by whole warps

@@ -24,12 +24,12 @@ namespace {
 
 constexpr int kGroupThreads = 128;  // share a row: 1,024 columns; wider rows take more blocks
 constexpr int kGroupColumns = kGroupThreads * kVecSize;
-constexpr int kGroups = 2;  // of a block
+constexpr int kGroups = 2;  // per block
 constexpr int kChunkRows = kWarpThreads;
 constexpr int kRowsInFlight = 4;
 constexpr int kNone = -1;
 
-/// Where a group's threads stand: which columns, and whether these exist.
+/// The columns of a group's threads, and whether these exist.
 struct Columns {
   __device__ explicit Columns(int64_t row_columns)
       : group(static_cast<int>(threadIdx.x) / kGroupThreads),
@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_vec(const Vec<T, kVecSize>& vec, float (&sum
 
 struct SortedScratch {
   float* head;       // f32 [chunks, H]  part of a run that began before the chunk
-  float* tail;       // f32 [chunks, H]  part of a run that begins in the chunk and goes on
+  float* tail;       // f32 [chunks, H]  part of a run that begins in the chunk and continues
   int32_t* head_id;  // i32 [chunks]     its id, or kNone
   int32_t* tail_id;  // i32 [chunks]
 };
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kGroups* kGroupThreads)
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kGroups + mine.group;
   if (chunk >= chunks) return;
 
-  // Each warp knows the whole chunk: lane k its k-th entry.
+  // Each warp has the whole chunk: lane k its k-th entry.
   const int64_t at = chunk * kChunkRows + lane;
   const int32_t row = at < rows ? order[at] : kNone;
   const int32_t id = row < 0 ? kNone : ids[row];
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(kScanThreads)
       place[k] -= __popc(hits[k]);
     }
     __syncthreads();
-    int begin = 0;  // of the id's part of the list
+    int begin = 0;  // begin of the id's part of the list
     int own_begin = 0;
     int own_count = 0;
 #pragma unroll

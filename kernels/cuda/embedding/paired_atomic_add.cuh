@@ -7,10 +7,10 @@ namespace bertha {
 /// target[0 .. N) += values, atomically element by element. 16-bit elements go in pairs, which
 /// halves the work of the memory system.
 ///
-/// A pair must lie in one aligned word of 4 bytes. Where the run begins in the middle of a word
-/// (a row of odd width, a table at an odd element), its first element goes alone, and then one
-/// element is left at the end; where the count is odd, likewise. So no word is touched that holds
-/// an element outside the run, and the caller's row may have any width and begin anywhere.
+/// A pair must be in one aligned word of 4 bytes. If the run begins in the middle of a word (a row
+/// of odd width, a table at an odd element), its first element is added alone, and so is the
+/// remaining one at the end; the same applies if the count is odd. So no word with an element
+/// outside the run is accessed, and the caller's row may have any width and begin anywhere.
 ///
 /// Exact     each addition rounds to T; their order differs from run to run.
 template <int N>

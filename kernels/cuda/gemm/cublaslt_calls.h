@@ -6,7 +6,7 @@ namespace bertha {
 
 /// The address of a function of cuBLASLt, which is loaded at the first call: a program linked with
 /// it would load its 540 MB and 350,000 relocations at every start, 190 MB of memory and up to a
-/// second, for `bertha --version` and on the CPU too. Error(kEnvironment) where it is not found.
+/// second, for `bertha --version` and on the CPU too. Error(kEnvironment) if it is not found.
 void* find_cublaslt(const char* function);
 
 /// Calls the library's function of this name, looked for once.

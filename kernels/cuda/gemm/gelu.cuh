@@ -40,8 +40,8 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   return s + c * s * (e * s) * gelu_detail::kTwiceRoot * (1.0f + 3.0f * square);
 }
 
-/// The density and the distribution of the standard normal, which the exact form and its derivative
-/// are made of.
+/// The density and the distribution of the standard normal, of which the exact form and its
+/// derivative consist.
 struct Normal {
   float density;
   float distribution;

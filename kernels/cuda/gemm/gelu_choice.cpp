@@ -9,7 +9,7 @@ namespace {
 
 using Choice = CudaOptions::GeluGemms;
 
-/// Why the own kernel with this tile cannot serve a call; "" = it can.
+/// Why the own kernel with this tile does not support a call; "" = it does.
 std::string unsupported(const GeluTile& tile, const GeluCall& call) {
   if (call.io != DType::kF16 && call.io != DType::kBF16) {
     return concat(name(call.io), ", want f16 or bf16");
@@ -57,7 +57,7 @@ int64_t own_gemm_bias_gelu_from(Choice asked, const GeluCall& call) {
   const std::string why_not =
       call.has_bias ? unsupported(kGemmBiasGeluTile, call) : "a GEMM without a bias";
   GeluTile tile = kGemmBiasGeluTile;
-  if (call.gelu == Activation::kGelu) tile.min_waves = 1;  // the library takes one more pass
+  if (call.gelu == Activation::kGelu) tile.min_waves = 1;  // the library needs another pass
   return decide(asked, why_not, tile, call);
 }
 

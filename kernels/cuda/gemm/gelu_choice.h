@@ -43,7 +43,7 @@ int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count);
 struct GeluCall {
   DType io;
   Activation gelu;
-  int64_t columns;  // of the result
+  int64_t columns;  // columns of the result
   int64_t inner;    // summed over
   int sm_count;
   bool has_bias = true;    // gradient: a bias gradient to sum up
@@ -52,14 +52,14 @@ struct GeluCall {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-/// The rule: the smallest number of rows T for which the own kernel takes a call; the library takes
-/// all others. So the same call takes the same kernel in every run, tuned or not. The own kernels
-/// serve f16 and bf16, both GELUs, whole tiles of columns and whole inner blocks; forward only with
-/// a bias. own takes them at any T; auto where they serve, from min_waves on, and the gradient only
-/// with a bias gradient, which costs the library one more pass.
+/// The rule: the smallest number of rows T for which a call uses the own kernel; all others use the
+/// library. So the same call uses the same kernel in every run, tuned or not. The own kernels
+/// support f16 and bf16, both GELUs, whole tiles of columns and whole inner blocks; forward only
+/// with a bias. own selects them at any T; auto selects them if supported, from min_waves on, and
+/// the gradient only with a bias gradient, for which the library needs another pass.
 ///
-/// Errors    Error(kUsage): own is asked for and cannot serve the call. own does not fall back
-///           silently: whoever names kernels measures them. auto falls back.
+/// Errors    Error(kUsage): own is requested but does not support the call. own does not fall back
+///           silently, because a user who names kernels measures them. auto falls back.
 int64_t own_gemm_bias_gelu_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 int64_t own_gemm_dgelu_dbias_from(CudaOptions::GeluGemms asked, const GeluCall& call);
 /// The same for fp8, in both directions; io: what results are rounded to.

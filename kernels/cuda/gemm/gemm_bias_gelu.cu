@@ -37,7 +37,7 @@ namespace {
 
 using namespace gemm_gelu;
 
-/// What a thread has of a tile: 2 rows, of each 8 fragments of 8 columns.
+/// A thread's part of a tile: 2 rows with 8 fragments of 8 columns each.
 constexpr int kFragments = 16;
 constexpr int kFragmentStride = 32;  // columns
 
@@ -64,7 +64,7 @@ struct Params {
 template <class T, Activation kGelu>
 struct Epilogue {
   Vec<T, kVecSize> z[kFragments];
-  T* z_out;  // of fragment 0
+  T* z_out;  // address of fragment 0
   T* y_out;
   int64_t columns;
   int rows = 0;  // from the thread's row to the end of the matrix

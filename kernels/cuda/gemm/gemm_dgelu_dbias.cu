@@ -44,7 +44,7 @@ namespace {
 
 constexpr int kTileRows = kGemmDgeluDbiasTile.rows;
 constexpr int kTileColumns = kGemmDgeluDbiasTile.columns;
-constexpr int kHalfColumns = kTileColumns / 2;  // of a consumer
+constexpr int kHalfColumns = kTileColumns / 2;  // per consumer
 constexpr int kInnerBlock = kGemmDgeluDbiasTile.inner_block;
 constexpr int kStages = 3;
 constexpr int kDyBytes = kTileRows * kInnerBlock * 2;
@@ -69,7 +69,7 @@ constexpr int kProducerRegisters = 24;
 struct alignas(1024) SharedStorage {
   unsigned char dy[kStages][kDyBytes];
   unsigned char weight[kStages][kWeightBytes];
-  unsigned char z[2][kZUnits][kUnitBytes];  // of each consumer
+  unsigned char z[2][kZUnits][kUnitBytes];  // by consumer
   unsigned char dx[2][kDxUnits][kUnitBytes];
   uint64_t full[kStages];
   uint64_t empty[kStages];
@@ -181,7 +181,7 @@ struct Consumer {
 
   PipelineState<kStages> stage = {};
   PipelineState<kZUnits> z_place = {};
-  float total[2] = {};  // of columns lane / 4 and lane / 4 + 8 of the warp
+  float total[2] = {};  // sums of columns lane / 4 and lane / 4 + 8 of the warp
 
   /// Offset of this lane's row in a fragment, of which this warp has 16 x 16 elements, four
   /// matrices.

@@ -36,7 +36,7 @@ using namespace gemm_gelu;
 constexpr int kConsumerThreads = 2 * kWarpgroupThreads;
 constexpr int kConsumerWarps = kConsumerThreads / kWarpThreads;
 
-/// What a thread has of a tile: 8 fragments of 2 rows and 8 columns, 32 columns apart.
+/// A thread's part of a tile: 8 fragments of 2 rows and 8 columns, 32 columns apart.
 constexpr int kFragments = 8;
 constexpr int kFragmentStride = kTileColumns / kFragments;
 constexpr int kRows = 2;
@@ -62,10 +62,10 @@ struct Params {
   const float* x_inverse_scale;
   const float* weight_inverse_scale;
   const void* bias = nullptr;  // forward: [columns]
-  uint8_t* derivative;         // [rows, columns]  forward: null where not wanted
+  uint8_t* derivative;         // [rows, columns]  forward: null if not requested
   Fp8Sink sink = {};
   float* partial = nullptr;     // backward: [grid.x, columns]
-  bool has_transposed = false;  // whether the transposed result is wanted
+  bool has_transposed = false;  // whether the transposed result is requested
   int64_t rows = 0;             // a multiple of 16
   int64_t columns = 0;
   int inner_blocks = 0;
@@ -123,8 +123,8 @@ struct Consumer {
   HalfTileGemm<Operand<kActivation>, __nv_fp8_e4m3, kCluster, SharedStorage> gemm{shared, half,
                                                                                   warp, lane};
   Fp8Rounding<Kept, kFormat> rounding{*params.sink.scale};
-  float column_sums[kFragments] = {};  // of column 32 m + 8 (lane % 4) + lane / 4
-  uint32_t last_parity = 0;            // of the tile in `kept`
+  float column_sums[kFragments] = {};  // sums of column 32 m + 8 (lane % 4) + lane / 4
+  uint32_t last_parity = 0;            // parity of the tile in `kept`
 
   __device__ __forceinline__ int own_column() const { return lane % 4 * kVecSize; }
 

@@ -22,7 +22,7 @@
 namespace bertha::gemm_gelu {
 
 constexpr int kTileRows = kGemmBiasGeluTile.rows;
-constexpr int kHalfRows = kTileRows / 2;  // of a consumer
+constexpr int kHalfRows = kTileRows / 2;  // per consumer
 constexpr int kTileColumns = kGemmBiasGeluTile.columns;
 constexpr int kInnerBytes = kGemmBiasGeluTile.inner_block * 2;
 constexpr int kStages = 4;
@@ -135,7 +135,7 @@ struct HalfTileGemm {
 struct RowGrid {
   int cluster;
   int row_tiles;   // a multiple of the cluster; those past the last row are empty
-  int row_blocks;  // of each tile of columns
+  int row_blocks;  // per tile of columns
 };
 
 inline RowGrid row_grid(const CudaContext& context, const GeluTile& tile, int64_t rows,

@@ -13,7 +13,7 @@ namespace bertha {
 /// The GEMMs of a linear layer y[T,N] = x[T,K] w[N,K]^T.
 enum class GemmKind : uint8_t { kForward, kDataGradient, kWeightGradient };
 
-/// What the library applies to a GEMM before it stores it.
+/// The library's epilogue of a GEMM.
 enum class GemmEpilogue : uint8_t {
   kNone,
   kBias,      // + bias

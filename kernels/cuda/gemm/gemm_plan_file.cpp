@@ -21,7 +21,7 @@ struct Record {
 };
 static_assert(std::is_trivially_copyable_v<Record>);
 
-/// What stands in the file before its records.
+/// The header of the file, before its records.
 std::string head_of(const GemmOrigin& here, const std::string& records) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : records) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
@@ -34,7 +34,7 @@ TunedGemms load_tuned_gemms(const std::string& path, const GemmOrigin& here) {
   std::ostringstream read;
   read << std::ifstream(path).rdbuf();
   const std::string text = read.str();
-  size_t begin = 0;  // of the records
+  size_t begin = 0;  // begin of the records
   for (int line = 0; line < 4; ++line) begin = text.find('\n', begin) + 1;
   const std::string records = text.substr(begin);
   TunedGemms tuned;

@@ -11,12 +11,12 @@
 namespace bertha {
 namespace {
 
-// The library asks for 32 MiB on Hopper; the rest is room for f32 partial sums of split-k GEMMs.
+// The library requests 32 MiB on Hopper; the rest is for f32 partial sums of split-k GEMMs.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 constexpr int kFirstChoices = 8;  // one that runs is among them
 constexpr int kAllChoices = 32;   // more than the library offers
-// A tuned algorithm serves GEMMs of up to a quarter more or fewer rows. Of twice as many, at 2,048
-// tokens, such algorithms made a step slower than the library's first choice.
+// A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
+// many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
 
 cudaDataType_t data_type(DType dtype) {
@@ -99,7 +99,7 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
       a_transposed(key.kind == GemmKind::kForward || is_fp8(key.a_dtype)),
       b_transposed(key.kind == GemmKind::kWeightGradient && !is_fp8(key.a_dtype)) {
   cublasLtMatmulDesc_t made = nullptr;
-  // True f32 for f32: tf32 would have to be asked for. Halves: f32 sums.
+  // True f32 for f32, because tf32 is optional. Halves: f32 sums.
   BERTHA_CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   operation.reset(made);
   if (key.kind == GemmKind::kForward) {

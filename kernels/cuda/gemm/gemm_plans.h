@@ -55,7 +55,7 @@ struct GemmPlan {
 struct GemmOperands {
   const void* a;
   const void* b;
-  void* d;                                // read too where the key accumulates
+  void* d;                                // also read if the key accumulates
   const void* bias = nullptr;             // kBias, kGeluBias
   void* aux = nullptr;                    // kGeluBias: z, out; kDgelu: saved
   const void* a_inverse_scale = nullptr;  // fp8: f32, in device memory
@@ -78,7 +78,7 @@ class GemmPlans {
   GemmPlans(const GemmPlans&) = delete;
   GemmPlans& operator=(const GemmPlans&) = delete;
 
-  /// Null where the library has no algorithm for the key.
+  /// Null if the library has no algorithm for the key.
   const GemmPlan* find(const GemmKey& key);
 
   /// Enqueues the GEMM.
@@ -103,7 +103,7 @@ class GemmPlans {
   Buffer workspace_;
   GemmOrigin origin_;
   TunedGemms tuned_;
-  std::string path_;  // of tuned ones; "" = none
+  std::string path_;  // file of tuned plans; "" = none
   bool tune_on_first_use_;
   std::map<GemmKey, std::optional<GemmPlan>> plans_;
 };

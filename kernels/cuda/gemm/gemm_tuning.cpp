@@ -1,4 +1,4 @@
-// Timing of cuBLASLt's algorithms, where a GEMM first occurs.
+// Timing of cuBLASLt's algorithms at the first use of a GEMM.
 //
 // Candidates  those that the heuristics name, then the fastest one's neighbors (tile, cluster,
 //             order, the library's own option) as long as one is faster by two launches: some 350.
@@ -69,7 +69,7 @@ class AlgorithmTimer {
     one.us = time_us(one.algorithm, launches / 2);
   }
 
-  /// D, and where it is written the pre-activation, of operands with exact sums.
+  /// D, and the pre-activation if it is written, for operands with exact sums.
   std::vector<char> output_of(const cublasLtMatmulAlgo_t& algorithm) {
     if (!exact_) exact_ = make_set(true);
     const Buffer written = device_.allocate(2 * d_bytes());

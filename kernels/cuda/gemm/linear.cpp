@@ -1,6 +1,6 @@
-// Linear layers on cuBLASLt, with bias and GELU in its epilogues where it has them, and on own
-// kernels for GEMMs with a GELU (gelu_choice.h). What no epilogue does is a pass of
-// linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
+// Linear layers on cuBLASLt, with bias and GELU in its epilogues if it has them, and on own kernels
+// for GEMMs with a GELU (gelu_choice.h). Work that no epilogue does is a pass of linear_kernels.h.
+// The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
 // slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their result
 // too; the library's epilogue with the derivative of GELU is slower there than a pass.
 //
@@ -47,7 +47,7 @@ const GemmPlan& require(GemmPlans& plans, const GemmKey& key) {
   return *plan;
 }
 
-/// Multiples of 16 are what the library's GEMMs of fp8 want.
+/// The library's fp8 GEMMs need multiples of 16.
 void check_fp8(const CudaContext& context, const char* operation, const GemmKey& key,
                std::initializer_list<std::pair<const char*, const View&>> views) {
   if (!is_fp8(key.a_dtype)) return;
@@ -64,8 +64,8 @@ void check_fp8(const CudaContext& context, const char* operation, const GemmKey&
   }
 }
 
-/// What an own kernel would be asked for, x [T, inner] times a weight to [T, columns], reading and
-/// writing `views`.
+/// The call of an own kernel, x [T, inner] times a weight to [T, columns], reading and writing
+/// `views`.
 GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns, Activation gelu,
                    std::initializer_list<const void*> views) {
   return {.io = x.dtype,
@@ -116,7 +116,7 @@ GemmKey with_operands(GemmKey key, const GemmOperands& operands) {
   return key;
 }
 
-/// Runs the GEMM with its epilogue, where the library has that.
+/// Runs the GEMM with its epilogue, if the library has that.
 bool run_with_epilogue(GemmPlans& plans, const GemmKey& key, const GemmOperands& operands) {
   const GemmPlan* plan = plans.find(with_operands(key, operands));
   if (plan != nullptr) plans.run(*plan, operands);

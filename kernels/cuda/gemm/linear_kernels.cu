@@ -44,7 +44,7 @@ __device__ __forceinline__ float derivative(float saved) {
   return 1.0f;
 }
 
-/// kVec elements per thread: 16 bytes, or 1 element where rows or addresses do not allow it.
+/// kVec elements per thread: 16 bytes, or 1 element if rows or addresses do not allow that.
 template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
     bias_activation_kernel(T* z, const T* bias, T* y, int64_t vecs, int64_t columns) {

@@ -5,10 +5,10 @@
 
 namespace bertha {
 
-// What no GEMM epilogue does, as passes over memory. Every view is io; rows > 0.
+// Work that no GEMM epilogue does, as passes over memory. Every view is io; rows > 0.
 
-/// y = activation(z + bias) over [T, N]; bias may have no data; y may be z. Where y is not z, z
-/// gets the bias too: it is the pre-activation.
+/// y = activation(z + bias) over [T, N]; bias may have no data; y may be z. If y is not z, the bias
+/// is also added to z, which is then the pre-activation.
 void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
                            Activation activation);
 
@@ -23,7 +23,7 @@ void sum_columns(CudaContext& context, const View& values, Accumulate accumulate
 void add_up_columns(const CudaContext& context, const float* partial, int64_t blocks,
                     Accumulate accumulate, const View& target);
 
-// GEMMs with their epilogues by kernels of our own, for the calls that gelu_choice.h gives them.
+// GEMMs with their epilogues in own kernels, for the calls that gelu_choice.h selects.
 
 /// gemm_bias_gelu.cu. GELU is applied to the rounded pre-activation, as it is stored.
 void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args);

@@ -22,7 +22,7 @@ namespace {
 // Forward, a block is as small as a team allows.
 constexpr int kForwardThreads = 64;
 constexpr int kForwardRows = 2;
-/// Blocks that an SM holds: with 16 bits a thread needs only 64 registers.
+/// Blocks per SM: with 16 bits a thread needs only 64 registers.
 template <class Shape>
 constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
                                             Shape::kMostThreads,

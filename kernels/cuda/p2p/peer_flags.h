@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// Increasing counters by which streams on the GPUs of one machine wait for each other. Stream
-/// memory operations write and compare them: no kernel runs, and no host takes part.
+/// Increasing counters with which streams on the GPUs of one machine wait for each other. Stream
+/// memory operations write and compare them, without kernels or the host.
 ///
 /// Letters   W = ranks, F = flags of each rank.
 class PeerFlags {

@@ -8,7 +8,7 @@
 namespace bertha {
 namespace {
 
-// Smaller allocations may lie together in a page, which is what a handle stands for.
+// Smaller allocations may share a page, to which a handle refers.
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
 /// Error(kEnvironment) with this message, unless a call succeeded.

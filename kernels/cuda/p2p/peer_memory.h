@@ -10,7 +10,7 @@ namespace bertha {
 /// GPU memory that the processes of one machine share (CUDA IPC): each allocates a buffer and maps
 /// the others' buffers.
 ///
-/// Errors    Error(kEnvironment) where a GPU cannot share its memory, or access another GPU's.
+/// Errors    Error(kEnvironment) if a GPU cannot share its memory, or access another GPU's.
 class PeerMemory {
  public:
   /// This process's own, zeroed; at least `bytes`, the same number in every process.

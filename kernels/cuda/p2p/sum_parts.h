@@ -7,7 +7,7 @@
 
 namespace bertha {
 
-/// The most parts that one sum takes.
+/// Maximum number of parts of a sum.
 inline constexpr int kMostSumParts = 8;
 
 /// sum = the parts, each times its factor, added up in their order, in f32, rounded once. `sum` may

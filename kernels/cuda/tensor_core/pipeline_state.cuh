@@ -27,7 +27,7 @@ struct PipelineState {
     }
     return state;
   }
-  /// The same value, which the compiler then knows to be uniform. All lanes call it.
+  /// Returns the value in a form that the compiler treats as uniform. All lanes call it.
   __device__ __forceinline__ PipelineState warp_uniform() const {
     return {__shfl_sync(kFullWarp, index, 0), __shfl_sync(kFullWarp, parity, 0)};
   }

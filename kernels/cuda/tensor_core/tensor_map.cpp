@@ -10,7 +10,7 @@ namespace {
 /// An axis of a tensor, the innermost first.
 struct Axis {
   int64_t extent;
-  int64_t stride_bytes;  // of the innermost: not read
+  int64_t stride_bytes;  // not read for the innermost axis
   int box;
 };
 

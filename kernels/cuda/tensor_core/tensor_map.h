@@ -14,8 +14,8 @@ namespace bertha {
 /// as `const __grid_constant__ CUtensorMap`.
 ///
 /// Needs     data and rows at multiples of 16 bytes, box_rows at most 256.
-/// Errors    Error(kInternal) where that is not so, Error(kEnvironment) when
-///           the driver is older than tensor maps (CUDA 12.0).
+/// Errors    Error(kInternal) otherwise, Error(kEnvironment) if the driver is older than tensor
+///           maps (CUDA 12.0).
 CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
                               int box_rows);
 

@@ -51,9 +51,8 @@ __device__ __forceinline__ void wgmma_64x256(float (&sum)[128], uint64_t a, uint
 }
 #undef BERTHA_WGMMA_64X256
 
-/// Begins sum[64 x 256] (+)= a[64 x k] b[k x 256] over k of 128 bytes, and returns when what this
-/// warp had begun before is done. a and b: see wgmma_tile(). add: 0 overwrites `sum`, more adds to
-/// it.
+/// Begins sum[64 x 256] (+)= a[64 x k] b[k x 256] over k of 128 bytes, and returns when this warp's
+/// earlier products are done. a and b: see wgmma_tile(). add: 0 overwrites `sum`, otherwise adds.
 template <class A, class B = A, Inner kInnerA = Inner::kColumns>
 __device__ __forceinline__ void wgmma_64x256_block(float (&sum)[128], uint64_t a, uint64_t b,
                                                    int add) {

@@ -14,7 +14,7 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kCheckedElements = int64_t{1} << 20;  // of one tensor, about
+constexpr int64_t kCheckedElements = int64_t{1} << 20;  // per tensor, approximately
 
 enum class Layout : uint8_t { kChannelsFirst, kChannelsLast };
 
@@ -207,7 +207,7 @@ std::vector<int64_t> default_widths() {
 }
 
 std::vector<RowCase> make_row_cases(const RowSweep& sweep) {
-  constexpr int64_t kMostMatrices = 4;  // of a case: x, dy, dx and y
+  constexpr int64_t kMostMatrices = 4;  // per case: x, dy, dx and y
   constexpr int64_t kSets = 2;
   std::vector<RowCase> cases;
   for (const int64_t width : sweep.widths) {

@@ -15,7 +15,7 @@ using RowCase = BenchCase<RowOps>;
 struct RowSweep {
   std::vector<int64_t> widths;  // columns
   int64_t rows = 0;
-  /// Rows become fewer where two sets of operands would take more than this.
+  /// The number of rows is reduced if two sets of operands would need more than this.
   int64_t most_bytes = 0;
   DType io = DType::kF32;
 };

@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-// What the C interface takes from the CUDA backend: open_cuda.cpp, or open_without_cuda.cpp, which
-// fails.
+// The part of the CUDA backend that the C interface uses: open_cuda.cpp, or open_without_cuda.cpp,
+// which fails.
 
 /// Row operations on a stream of the caller's.
 struct StreamOps {

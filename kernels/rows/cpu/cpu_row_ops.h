@@ -7,8 +7,8 @@
 
 namespace bertha {
 
-/// Row operations that run at once, on the threads of the CPU device `device`, which must outlive
-/// them.
+/// Row operations that run immediately, on the threads of the CPU device `device`, which must
+/// outlive them.
 std::unique_ptr<RowOps> make_cpu_row_ops(Device& device, Stream& stream);
 
 }  // namespace bertha

@@ -52,7 +52,7 @@ class RowSource {
   RowBroadcast mask_rows_;
 };
 
-/// z becomes its softmax or log softmax. NaN never wins a comparison; it comes back with the sum.
+/// Replaces z by its softmax or log softmax. NaN never wins a comparison, but appears in the sum.
 void softmax_row(SoftmaxKind kind, Doubles& z) {
   double top = -kInfinity;
   for (const double value : z) top = value > top ? value : top;

@@ -38,7 +38,7 @@ struct DropoutStore {
   Half* y;
   Half* dropped;
   uint32_t* kept_mask;  // [rows, words]
-  int64_t words;        // of a row
+  int64_t words;        // per row
   bertha::DeviceDropout dropout;
 
   int most_elements() const { return bertha::vec_elements(y, dropped); }

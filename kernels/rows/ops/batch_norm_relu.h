@@ -61,7 +61,7 @@ struct BatchNormReluBwd {
   View rstd;     // f32 [C]
   View gamma;    // f32 [C]
   View dx;       // io  [N, C, S]  out
-  View daddend;  // io  [N, C, S]  out; without data: not wanted
+  View daddend;  // io  [N, C, S]  out; optional
   View dgamma;   // f32 [C]        out
   View dbeta;    // f32 [C]        out
   NormStatistics statistics = NormStatistics::kBatch;

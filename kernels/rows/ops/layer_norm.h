@@ -21,11 +21,11 @@ struct LayerNormFwd {
   View gamma;              // par [C]     without data: 1
   View beta;               // par [C]     without data: 0
   View y;                  // io  [R, C]  out
-  View mean;               // stat [R]    out; without data, as rstd: not wanted
+  View mean;               // stat [R]    out; optional, as rstd
   View rstd;               // stat [R]    out
   double epsilon = 1e-12;  // 0 or more
   View residual = {};      // io [R, C]       without data: 0
-  View sum = {};  // io [R, C]  out  x + residual, rounded: what is normalized, and backward's x
+  View sum = {};  // io [R, C]  out  x + residual, rounded: the normalized values, and backward's x
 };
 
 /// Writes    overwrites dx (may be dy's memory); dgamma and dbeta as `accumulate` says.
@@ -37,8 +37,8 @@ struct LayerNormBwd {
   View rstd;    // stat [R]
   View gamma;   // par [C]     without data: 1
   View dx;      // io  [R, C]  out; a residual's gradient is the same
-  View dgamma;  // par [C]     out; without data: not wanted
-  View dbeta;   // par [C]     out; without data: not wanted
+  View dgamma;  // par [C]     out; optional
+  View dbeta;   // par [C]     out; optional
   Accumulate accumulate = Accumulate::kNo;
 };
 

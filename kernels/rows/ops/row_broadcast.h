@@ -33,9 +33,9 @@ struct RowBroadcast {
     return offset + rest * strides[kOuterAxes - 1];
   }
 
-  int64_t extents[kOuterAxes] = {1, 1, 1};  // of x, the innermost axis of rows first
-  int64_t strides[kOuterAxes] = {0, 0, 0};  // of the operand; 0 where it is broadcast
-  int64_t column_stride = 0;                // 1, or 0 where one value serves the whole row
+  int64_t extents[kOuterAxes] = {1, 1, 1};  // extents of x, the innermost axis of rows first
+  int64_t strides[kOuterAxes] = {0, 0, 0};  // strides of the operand; 0 if it is broadcast
+  int64_t column_stride = 0;                // 1, or 0 if one value applies to the whole row
 };
 
 }  // namespace bertha
