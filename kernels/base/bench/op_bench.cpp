@@ -16,10 +16,10 @@ namespace bertha {
 namespace {
 
 constexpr int64_t kPoolElements = int64_t{1} << 22;  // random values; tensors repeat them
-// Operands of consecutive launches lie in separate memory, four times the cache of an H200.
+// Operands of consecutive launches are in separate memory, four times the cache of an H200.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
 constexpr int64_t kMostRotating = 16;
-constexpr int64_t kLaunchesInFlight = 64;  // fewer than a driver's queue holds
+constexpr int64_t kLaunchesInFlight = 64;  // fewer than the capacity of a driver's queue
 constexpr int64_t kBusyBytes = int64_t{128} << 20;
 constexpr int kBusyCopies = 32;  // about a millisecond: the host enqueues 64 launches meanwhile
 constexpr double kClearedBytesPerSecond = 200e9;  // half of the measured rate
@@ -65,7 +65,7 @@ void empty(Device& device, Stream& stream, const View& view) {
 
 double rounding_unit(DType dtype) {
   if (dtype == DType::kF64) return 0x1p-53;
-  if (dtype == DType::kBF16) return 0x1p-9;
+  if (dtype == DType::kBF16) return 0x1p-8;
   return dtype == DType::kF16 ? 0x1p-11 : 0x1p-24;
 }
 
