@@ -4,15 +4,15 @@
 launch_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 max_ranks=1000000
-own_command=("$0" "$@")  # goes on with what the script that sources this began
+own_command=("$0" "$@")  # the command that continues the work of the sourcing script
 
 # Or bash sets COLUMNS to the terminal's after any command, unexported, and run_mpirun takes it for the user's.
 shopt -u checkwinsize
 
-# Whatever the caller's: no file that everybody can write.
+# No world-writable files, whatever the caller's umask.
 umask o-w
 
-# Where nobody reads standard error any more, SIGPIPE ends the subshell alone.
+# If standard error has no reader any more, SIGPIPE ends only the subshell.
 tell() {  # sentence
   (echo "$(basename "$0"): $1" >&2) || true
 }
@@ -43,7 +43,7 @@ write_file() {  # path, text
 
 # $BERTHA, else what was built here, else the PATH.
 find_bertha() {
-  # The image has a program too; whether a path exists there is not visible from here.
+  # The image contains a program too; this machine cannot check paths in the image.
   if [[ -n ${CONT:-} && -n ${SLURM_JOB_ID:-} ]]; then
     echo "${BERTHA:-bertha}"
     return
@@ -59,8 +59,8 @@ find_bertha() {
     "no bertha program in build/release or PATH; build it with: cmake --preset release && cmake --build build/release"
 }
 
-# bertha-tools (harness/tools), which only reads what runs have written: of the image, the PATH or the
-# .venv of this checkout. Prints nothing where it is not installed.
+# bertha-tools (harness/tools), which only reads files of runs: from the image, the PATH or the .venv of
+# this checkout. Prints nothing if it is not installed.
 find_tools() {
   local own=$launch_dir/../.venv/bin/bertha-tools
   if [[ -n ${CONT:-} && -n ${SLURM_JOB_ID:-} ]]; then echo bertha-tools
@@ -72,8 +72,8 @@ check_config() {
   [[ -r $1 ]] || stop 2 "cannot read the config $1"
 }
 
-# What the ranks run: `doctor` and its options, or `bertha train` with a config or with options alone,
-# such as --model. Sets `work`.
+# The command of the ranks: `doctor` and its options, or `bertha train` with a config or only with
+# options, such as --model. Sets `work`.
 take_work() {  # words after the script's own options
   if [[ ${1:-} == -* ]]; then
     work=(train "$@")
@@ -88,8 +88,8 @@ take_work() {  # words after the script's own options
   work=(train --config "$@")
 }
 
-# Ends with 5 when `bertha doctor` finds a sick node, which it names. DOCTOR=0 skips it. A Slurm job
-# goes back into the queue and leaves that node out.
+# Ends with 5 if `bertha doctor` finds a node with a fault, which it names. DOCTOR=0 skips it. A Slurm
+# job is requeued without that node.
 refuse_sick_nodes() {  # command that runs `doctor` on all ranks
   local status=0 said sick
   if [[ ${DOCTOR:-1} == 0 ]]; then return 0; fi
@@ -112,9 +112,9 @@ own_job() {
   else echo "$SLURM_JOB_ID"; fi
 }
 
-# Puts this Slurm job back into the queue without these nodes, of which it leaves out RETRIES at
-# most. Returns when that cannot be done. Only a job in the queue takes another list of nodes: it is
-# held there until it has one, and Slurm's SIGTERM to this script is ignored meanwhile.
+# Requeues this Slurm job without these nodes, of which it leaves out RETRIES at most. Returns if that is
+# impossible. Only a queued job accepts another list of nodes: it is held there until it has one, and
+# Slurm's SIGTERM to this script is ignored meanwhile.
 requeue_without() {  # nodes a,b
   local job out nodes
   job=$(own_job)
@@ -137,15 +137,14 @@ requeue_without() {  # nodes a,b
   stop 5 "bertha doctor refused $1; the job is held in the queue: scontrol update JobId=$job ExcNodeList=$nodes, then scontrol release $job"
 }
 
-# Sets `retries`, how often a run that lost a rank is started again without a person.
+# Sets `retries`, how often a run that lost a rank is restarted automatically.
 take_retries() {
   retries=${RETRIES:-3}
   check_number 2 RETRIES "$retries" 0 1000
 }
 
-# Runs a command, and again where it ended with 124 or 137, a rank that hung or was killed: RETRIES
-# times in all. Each time, and where it ended with 5 as with a broken GPU, the nodes are examined
-# first.
+# Runs a command, and again if it ended with 124 or 137, a rank that hung or was killed: RETRIES times in
+# total. Each time, and if it ended with 5, as with a broken GPU, the nodes are checked first.
 train_with_retries() {  # function that refuses sick nodes, command
   local examine=$1 status
   shift
@@ -156,11 +155,11 @@ train_with_retries() {  # function that refuses sick nodes, command
     if ((status != 5 && retries == 0)); then return "$status"; fi
     "$examine"
     if ((status == 5)); then return 5; fi
-    tell "exit code $status; the run goes on from its last checkpoint, tries left: $((--retries))"
+    tell "exit code $status; resuming the run from its last checkpoint, tries left: $((--retries))"
   done
 }
 
-# Open MPI runs as root only when both variables are set.
+# Open MPI runs as root only if both variables are set.
 allow_root() {
   if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 }
@@ -205,7 +204,7 @@ take_container() {
     "--container-mounts=$PWD:$PWD${CONT_MOUNTS:+,$CONT_MOUNTS}")
 }
 
-# One process that is no rank, where the ranks have their program.
+# Runs one process that is not a rank, in the environment of the ranks' program.
 run_once() {  # command
   local container
   if [[ -z ${SLURM_JOB_ID:-} || -z ${CONT:-} ]]; then "$@"; return; fi
@@ -232,7 +231,7 @@ run_srun() {
   return "$status"
 }
 
-# Sets `folder`: of this run, as the program understands its words; nothing where that is unknown.
+# Sets `folder`: that of this run, as determined by the program from its arguments; empty if unknown.
 find_run_folder() {
   local settings name
   folder=
@@ -254,14 +253,14 @@ draw_run() {  # exit code, command that has ended
   if [[ -n $folder ]]; then run_once "$tools" plot "$folder" || true; fi
 }
 
-# Who is named by the newest error in the logs of a run folder.
+# The rank that the newest error in the logs of a run folder names.
 named_in_logs() {  # folder
   grep -hE '^[^[]+\[rank [0-9]+\] error: ' "$1"/logs/*.log 2> /dev/null | sort | tail -n 1 | sed 's/.* error: //' |
     grep -oE 'ranks? [0-9,-]+( of [0-9]+)? on [A-Za-z0-9._-]+( \(process [0-9]+\))?' | head -n 1 || true
 }
 
-# The last line of a run that did not end as planned: what happened to whom, what is saved, and the
-# command that goes on. Exit codes above 128 are 128 + the signal: a killed process says nothing.
+# The last line of a run that did not end as planned: what happened to which rank, what is saved, and the
+# command to resume. Exit codes above 128 are 128 + the signal: a killed process prints nothing.
 explain_end() {  # exit code
   local what whom="" folder saved="" next=("${own_command[@]}")
   if (($1 == 0 || $1 == 2 || $1 == 3 || $1 == 8)); then return 0; fi
@@ -287,10 +286,10 @@ explain_end() {  # exit code
       else return 0; fi
       ;;
   esac
-  tell "$what. ${saved:+Saved: $saved. }To go on from the last checkpoint: ${next[*]@Q}"
+  tell "$what. ${saved:+Saved: $saved. }To resume from the last checkpoint: ${next[*]@Q}"
 }
 
-# One rank per GPU, or one where there is none.
+# One rank per GPU, or one without a GPU.
 ranks_here() {
   local gpus
   gpus=$(gpus_here)
@@ -373,8 +372,8 @@ remove_left_files() {
     -regex "/dev/shm/\(vader\|sm\)_segment\.$(uname -n | cut -d. -f1)\..*" -print0 2> /dev/null)
 }
 
-# Leaves out what the mpirun of Open MPI 5, which cannot be quiet, says of how ranks ended: bertha and
-# explain_end do that. Writes the name of the rank that a signal ended into the file.
+# Removes the messages of Open MPI 5's mpirun, which cannot be quiet, about how ranks ended: bertha and
+# explain_end report that. Writes the name of the rank that a signal ended into the file.
 without_epilogues() {  # file
   LC_ALL=C exec sed -uE 's/\x00//g
     /^-{70,}$/ { N; s/\x00//g; /\n(MPI_ABORT was|prterun (detected|noticed|has exited))/!b; :rest; N; /\n-{70,}$/!b rest
@@ -394,7 +393,7 @@ run_mpirun() {
   remove_left_files
   { folder=$(mktemp -d "${TMPDIR:-/tmp}/bertha_mpirun.XXXXXX") && exec {lock}> "$folder/lock" && flock "$lock"; } ||
     stop 5 "cannot create a folder in ${TMPDIR:-/tmp}; set TMPDIR to one with free space"
-  # To the ranks standard error is a pipe: they fit their lines to COLUMNS.
+  # The ranks' standard error is a pipe, so they fit their lines to COLUMNS.
   if [[ -t 2 && -z ${COLUMNS:-} ]]; then
     COLUMNS=$(stty size <&2 2> /dev/null | cut -d' ' -f2) || COLUMNS=""
     export COLUMNS

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Bertha needs from the packages of Debian (12 or newer), Ubuntu (24.04 or newer), and
 # Rocky Linux, AlmaLinux or RHEL 9 with EPEL and CRB; the latter has not been run on such a system.
-# Does nothing, and needs no network, when what is needed is installed: what builds, runs, and was asked
-# for. Other packages come with it, and are otherwise only named. Exit 5 when it cannot.
+# Does nothing, and needs no network, if all packages for building, running and the given options are
+# installed. Optional packages are installed with them, and otherwise only listed. Exit 5 on failure.
 set -euo pipefail
 
 usage() {
@@ -10,9 +10,9 @@ usage() {
 Usage: launch/install_deps.sh [--tests] [--wordnet] [--slurm] [--fuzz] [--dry-run]
 
 Examples:
-  launch/install_deps.sh            # installs what building and training lack, as root or by sudo
-  launch/install_deps.sh --dry-run  # only says what is missing
-  launch/install_deps.sh --tests    # also what only the tests need
+  launch/install_deps.sh            # installs missing packages for building and training, as root or with sudo
+  launch/install_deps.sh --dry-run  # only prints what is missing
+  launch/install_deps.sh --tests    # also packages that only the tests need
   launch/install_deps.sh --wordnet  # also the text of the quickstart
   launch/install_deps.sh --slurm    # also the daemons that the tests labelled slurm start
   launch/install_deps.sh --fuzz     # also clang with libFuzzer, for tests/fuzz/ and the preset fuzz
@@ -58,7 +58,7 @@ if [[ $manager == dnf && ${version%%.*} != 9 ]] || [[ -n $oldest && -n $version 
 fi
 
 # --- what is missing ------------------------------------------------------------------------------
-# A tool counts as present when its command is, wherever it comes from: package:command.
+# A tool counts as present if its command exists, wherever it comes from: package:command.
 declare -A packages
 if [[ $manager == apt-get ]]; then
   packages=(

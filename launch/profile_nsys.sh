@@ -50,7 +50,7 @@ check_config "${1:-}"
 config=$1
 shift
 bertha=$(find_bertha)
-# The nodes of a job, or their image, may have it where this one has not.
+# The nodes of a job, or their image, may have nsys even if this node does not.
 if [[ -z ${SLURM_JOB_ID:-} ]] && ! command -v nsys > /dev/null; then
   stop 5 "nsys is not here; install Nsight Systems (package nsight-systems-cli of NVIDIA's repository)"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The timed runs of a submission: NEXP runs with different seeds, each with its verdict. Takes the
+# The timed runs of a submission: NEXP runs with different seeds, each with its verdict. Reads the
 # variables of published MLPerf configs and prints the key that each sets.
 set -euo pipefail
 # shellcheck source=launch/common.sh
@@ -36,7 +36,7 @@ a rule, which bertha-tools finds (pip install harness/tools); without it no log 
 TEXT
 }
 
-# Published variable, and the key that takes its value unchanged.
+# Published variable, and the key that is set to its value.
 mapped=(
   "LR optimizer.base_learning_rate"
   "OPT_LAMB_BETA_1 optimizer.beta_1"
@@ -211,7 +211,7 @@ for ((run = 0; run < runs; ++run)); do
     examined=yes
     echo "run_and_time.sh: run $run of $runs, seed $((seed + run)), folder $run_dir"
     train_once "$run" "$@" || code=$?
-    # Reached or missed its target: a result. Any other code needs a look, or a restart.
+    # Reached or missed its target: a result. Any other code needs attention, or a restart.
     if ((code != 0 && code != 3)); then exit "$code"; fi
     mkdir -p "$run_dir"
     write_file "$done_file" "$code"

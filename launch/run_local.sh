@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains on this machine, or checks it with `doctor` in place of the config: one rank per GPU, or one
-# rank on all cores where there is none.
+# Trains on this machine, or checks it with `doctor` instead of the config: one rank per GPU, or one
+# rank on all cores without a GPU.
 set -euo pipefail
 # shellcheck source=launch/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains on several machines that ssh reaches and that see this folder under the same path, or checks
-# them with `doctor` in place of the config.
+# Trains on several machines that ssh can reach and that have this folder at the same path, or checks
+# them with `doctor` instead of the config.
 set -euo pipefail
 # shellcheck source=launch/common.sh
 . "$(dirname "$0")/common.sh"
@@ -68,7 +68,7 @@ pass=()
 while read -r variable; do pass+=(-x "$variable"); done < <(compgen -e |
   grep -E '^((BERTHA|FI|HCOLL|IBV|NCCL|OMP|OPENBLAS|SHARP|UCX)_[A-Za-z_0-9]+|LD_LIBRARY_PATH)$' || true)
 
-# The ranks that are left when a machine is lost have 4 s from SIGTERM to SIGKILL to say which one;
-# Open MPI 5 takes the option and gives them 0.25 s.
+# After the loss of a machine, the other ranks have 4 s from SIGTERM to SIGKILL to report which one;
+# Open MPI 5 accepts the option but gives them 0.25 s.
 run_mpirun --mca odls_base_sigkill_timeout 4 --host "$hosts" -n "$ranks" --map-by slot --bind-to none \
   ${pass[@]+"${pass[@]}"} "$bertha" "${work[@]}"

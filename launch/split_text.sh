@@ -23,13 +23,13 @@ mkdir -p "$out_dir/train"
 work=$(mktemp -d "$out_dir/text.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# A line of white space is blank too, a carriage return of Windows among it.
+# A line of white space, such as a Windows carriage return, is blank too.
 for file in "$@"; do
   LC_ALL=C sed 's/[[:space:]]*$//' "$file"
   printf '\n\n'
 done > "$work/text"
 
-# RS="" reads a document at a time.
+# RS="" reads one document at a time.
 awk -v parts="$num_parts" -v work="$work" '
   BEGIN { RS = ""; ORS = "\n\n" }
   { file = documents % 20 == 19 ? work "/eval" : work "/part-" documents % parts

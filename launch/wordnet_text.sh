@@ -18,7 +18,7 @@ for class in noun verb adj adv; do
 done
 
 # Lines of the licence start with two blanks; the gloss follows the first bar. Definitions and
-# examples are separated by semicolons, examples stand in quotation marks.
+# examples are separated by semicolons; examples are in quotation marks.
 awk '
   /^  / { next }
   {

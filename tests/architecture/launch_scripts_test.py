@@ -391,7 +391,7 @@ for _ in {{1..600}}; do sleep 0.05; done""")
             self.assertEqual(run.returncode, 75, output)
             said, last = output.splitlines()[-2:]
             self.assertEqual(said, "saved", output)
-            self.assertIn("the run has stopped and saved its state. To go on", last)
+            self.assertIn("the run has stopped and saved its state. To resume", last)
             self.assertNotIn("killed", output)
 
     def test_slurm_puts_a_saved_run_back_into_the_queue(self):

@@ -39,7 +39,7 @@ class Restart(LaunchCase):
                                            LOGDIR=tempfile.mkdtemp(dir=self.folder))
                 self.assertEqual(found, wanted, output)
                 self.assertEqual((self.folder / "count").read_text().count("\n"), runs, output)
-                self.assertEqual(output.count("the run goes on from its last checkpoint"), runs - 1)
+                self.assertEqual(output.count("resuming the run from its last checkpoint"), runs - 1)
             found, output = self.start(script, self.config, **variables, RETRIES="-1")
             self.assertEqual(found, 2, output)
             self.assertIn("RETRIES='-1'", output)

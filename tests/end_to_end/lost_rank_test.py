@@ -62,7 +62,7 @@ class LostRank(EndToEnd):
         self.assertEqual(done.code, 137, done)
         last = done.err.splitlines()[-1]
         self.assertRegex(last, r"run_local.sh: signal 9 \(KILL\) ended rank 1 of 2 on \S+ \(process ")
-        self.assertIn(f"Saved: nothing yet in {folder}. To go on", last)
+        self.assertIn(f"Saved: nothing yet in {folder}. To resume", last)
         self.assertIn(f"'--ranks' '2' '{config}' '--set' ", last)
 
     def test_what_a_killed_launcher_leaves_in_memory_goes_at_the_next_start(self):

@@ -268,7 +268,7 @@ class Slurm(EndToEnd):
         os.kill(self.rank_processes(job)[-1], signal.SIGKILL)
         self.cluster.wait_for(lambda: len(records(folder, "run")) == 2, "the run that goes on")
         self.assertGreaterEqual(records(folder, "run")[-1]["first_step"], 20)
-        self.assertIn("exit code 137; the run goes on from its last checkpoint, tries left: 2",
+        self.assertIn("exit code 137; resuming the run from its last checkpoint, tries left: 2",
                       out.read_text())
 
     def test_a_job_on_a_node_that_doctor_refuses_waits_for_another_one(self):

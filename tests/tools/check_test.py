@@ -64,7 +64,7 @@ CASES.update({f"no {key}": lambda log, key=key: log.without(key) for key in (
     "submission_org submission_platform submission_status").split()})
 # What the official checkers do not look at.
 WARNINGS = {"time_ms 1 of run_stop": "the clock was set back",
-            "target reached after the run": "is reached after run_stop only",
+            "target reached after the run": "is reached only after run_stop",
             "run_start twice": "EXACTLY_ONE occurrence of 'run_start' but found 2",
             "run_stop twice": "EXACTLY_ONE occurrence of 'run_stop' but found 2"}
 
@@ -94,7 +94,7 @@ FOLDERS = {
         change=lambda log: log.edited("submission_division", value="open"))),
 }
 WARNINGS_OF_FOLDERS = {
-    "one success below the target": "run_stop says success, but no eval_accuracy before it reaches",
+    "one success below the target": "run_stop states success, but no eval_accuracy before it reaches",
     "one log of the open division": "submission_division is not closed as in the others",
 }
 
@@ -170,7 +170,7 @@ class Check(MllogCase):
                    for line in self.real.read_text().splitlines() if '"eval_accuracy"' in line)
         for target, wanted in ((best, 0), (best + 1e-4, 8), (0, 0)):
             for option in ("--target", "--target-accuracy"):
-                self.assertIn(f"with target {target:g} in place of the benchmark's 0.720",
+                self.assertIn(f"with target {target:g} instead of the benchmark's 0.720",
                               self.tool("check", self.run_dir, option, target, code=wanted))
         broken = self.folder / "broken.txt"
         broken.write_text(Log(self.real.read_text()).without("seed").text())
@@ -211,10 +211,10 @@ class Check(MllogCase):
         (runs / "run_0" / "mllog").mkdir(parents=True)
         (runs / "run_0" / "mllog" / "result_0.txt").write_text(self.good)
         for words, code, sentence in (
-                ((self.folder / "none.txt",), 4, "there is no such file"),
+                ((self.folder / "none.txt",), 4, "no such file"),
                 ((pipe,), 4, "is a folder or a device"),
-                ((empty,), 4, "is a folder with neither"),
-                ((runs,), 4, "name each run to check, such as"),
+                ((empty,), 4, "is a folder without"),
+                ((runs,), 4, "give each run to check, such as"),
                 ((self.real, self.real), 2, "is given twice"),
                 ((self.real, "--target", "nan"), 2, "want a number from 0 to 1"),
                 ((self.real, "--ruleset", "6.1.0"), 2, "invalid choice"),

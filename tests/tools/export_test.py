@@ -84,7 +84,7 @@ class Export(ToolCase):
                       '{"kind":"step","step":null,"samples":1}']
         self.metrics.write_text("\n".join(lines) + '\n{"kind":"step","step":2001')
         said = self.export(self.folder, "--csv", self.out)
-        self.assertIn("4 lines are no record", said)
+        self.assertIn("4 lines are not records", said)
         self.assertEqual(self.losses(), self.LOSSES)
 
     def test_values_that_are_no_numbers_are_left_out(self):
@@ -98,7 +98,7 @@ class Export(ToolCase):
         self.assertIn("cannot be read", self.export(self.folder / "none", "--csv", "o", code=4))
         self.assertIn("cannot write", self.export(self.folder, "--csv", self.folder / "none" / "o", code=4))
         self.write(dict(kind="event", time_ms=1, text=""))
-        self.assertIn("holds no step", self.export(self.folder, "--csv", self.out, code=4))
+        self.assertIn("contains no step", self.export(self.folder, "--csv", self.out, code=4))
         self.write(self.RECORDS[1])
         for option in ("--wandb", "--wandb-offline", "--mlflow"):
             name = "mlflow" if "mlflow" in option else "wandb"
@@ -263,7 +263,7 @@ class Export(ToolCase):
         copy.mkdir()
         (copy / "wandb").symlink_to(self.folder)
         self.assertIn("is a link", self.export(self.folder, "--mlflow", copy, code=4))
-        self.assertIn("check the place and its server",
+        self.assertIn("check the location and its server",
                       self.export(self.folder, "--mlflow", "odd://x", code=5))
 
 

@@ -125,7 +125,7 @@ class Scale(ToolCase):
                             (["--set", "train.no=1"], "train.no"),
                             (["--plot", "scale.gif"], "ends with .svg")):
             self.assertIn(said, self.refused(*recipe, *words))
-        self.assertIn("is not a program", self.refusal(5, "scale", "--bertha", self.folder))
+        self.assertIn("is not an executable program", self.refusal(5, "scale", "--bertha", self.folder))
 
     def test_a_saved_report_needs_no_program(self):
         words, saved = configured("mlperf_closed_512gpu_3072"), self.folder / "plan.json"
@@ -133,7 +133,7 @@ class Scale(ToolCase):
         subprocess.run([BERTHA, "plan", *map(str, words), "--json", saved], capture_output=True, check=False)
         report = json.loads(saved.read_bytes())
         self.assertEqual(self.report("scale", "--bertha", "none", "--plan", saved)["rows"], self.rows(*words))
-        self.assertIn("leave out --config and --set", self.refused("--plan", saved, *words))
+        self.assertIn("omit --config and --set", self.refused("--plan", saved, *words))
         config = report["config"]
         for changes in (
                 *({"config": {**config, key: odd}} for key, odd in (
@@ -144,7 +144,7 @@ class Scale(ToolCase):
                 {"eval_seqs": "all"}, {"token_length_histogram": []}, {"token_length_histogram": ["x"]}):
             saved.write_text(json.dumps({**report, **changes}))
             said = self.refused("--plan", saved, "--ranks", "8", code=4)
-            self.assertIn("is not what a prediction needs", said, changes)
+            self.assertIn("lacks data for a prediction", said, changes)
         for text in ("", "[" * 100_000, "7", "{\"config\": 7}", "null"):
             saved.write_text(text)
             self.assertIn("plan.json: ", self.refused("--plan", saved, code=4), text[:9])

@@ -165,14 +165,14 @@ class Submit(MllogCase):
 
     def test_runs_of_unknown_sources_are_refused(self):
         runs = self.make_runs(git_hash=f"{self.commit}+")
-        self.assertIn("not by a commit without changes", self.submit(runs, code=4))
+        self.assertIn("not one commit without changes", self.submit(runs, code=4))
         self.assertFalse(self.output.exists())
         self.assertIn("no sources in this draft", self.submit(runs, "--draft"))
         self.assertFalse((self.output / "benchmarks").exists())
 
     def test_a_commit_that_the_checkout_lacks_leaves_nothing_behind(self):
         runs = self.make_runs(git_hash="0123456789ab")
-        self.assertIn("no git checkout with commit 0123456789ab", self.submit(runs, code=4))
+        self.assertIn("is not a git checkout with commit 0123456789ab", self.submit(runs, code=4))
         self.assertFalse(self.output.exists())
         self.output.mkdir()  # a person's: it stays
         self.submit(runs, code=4)
@@ -181,7 +181,7 @@ class Submit(MllogCase):
     def test_results_are_never_replaced(self):
         runs = self.make_runs()
         self.submit(runs)
-        self.assertIn("is there already", self.submit(runs, code=4))
+        self.assertIn("already exists", self.submit(runs, code=4))
         self.assert_whole("box_8xH200")
 
     def test_a_full_disk_leaves_nothing_behind(self):

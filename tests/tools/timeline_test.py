@@ -126,7 +126,7 @@ class Timeline(ToolCase):
         os.mkfifo(self.sqlite)  # is not waited for
         self.assertIn("nsys export --type sqlite", self.refused(4))
         self.write(steps=0)
-        self.assertIn("holds 0 ranges named step", self.refused(4))
+        self.assertIn("contains 0 ranges named step", self.refused(4))
         self.write()
         self.assertIn("want 1 to 3", self.refused(2, "--step", "4"))
         # Launched outside of every step.

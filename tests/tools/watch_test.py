@@ -153,7 +153,7 @@ class Ends(RunOnce):
             self.addCleanup(path.chmod, 0o755)
         code, lines = frame(80, folder)
         self.assertEqual(code, 137)
-        self.assertTrue(any("ended without recording why" in line for line in lines), lines)
+        self.assertTrue(any("ended without a recorded reason" in line for line in lines), lines)
         self.assertEqual({path: path.stat().st_mtime_ns for path in folder.rglob("*")}, before)
 
     def test_are_not_seen_while_a_process_has_the_lock(self):
@@ -199,7 +199,7 @@ class LiveView(ToolCase):
                 code, shown = on_terminal(80, "watch", folder, "--every", "0.2", seen=seen)
                 self.assertEqual(code, 137 if killed else 0, shown[-2000:])
             self.assertIn("running", shown)
-            self.assertIn("ended without recording why" if killed else "ended as planned", shown)
+            self.assertIn("ended without a recorded reason" if killed else "ended as planned", shown)
             self.assertGreater(len(re.findall("\x1b\\[1A", shown)), 1)
 
 

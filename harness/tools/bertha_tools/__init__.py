@@ -1,1 +1,1 @@
-"""What reads the files of Bertha's training runs for people; nothing here is needed to train."""
+"""Tools for people that read the files of Bertha's training runs; training does not need them."""

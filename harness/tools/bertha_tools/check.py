@@ -7,11 +7,11 @@ from bertha_tools.errors import (COMPLIANCE, DATA, SUCCESS, USAGE, Refused, say,
                                  within)
 from bertha_tools.output import add_json_option, counted, fixed, print_table, write_json
 
-DESCRIPTION = "Checks benchmark logs by the official rules of MLPerf BERT; code 8 if one is broken."
+DESCRIPTION = "Checks benchmark logs by the official rules of MLPerf BERT; code 8 if one breaks a rule."
 EXAMPLES = (
     "bertha-tools check runs/latest",
     "bertha-tools check runs/latest --ruleset 4.0.0",
-    "bertha-tools check runs/latest --target 0.2      # of a run with a target of its own",
+    "bertha-tools check runs/latest --target 0.2      # for a run with another target",
     "bertha-tools check runs/seed-0 runs/seed-1 runs/seed-2",
     "bertha-tools check results/my_system/bert --json -",
 )
@@ -24,10 +24,10 @@ def bad_file(path, sentence):
 
 def add_rule_options(parser):
     parser.add_argument("--ruleset", choices=("4.0.0", "5.0.0"), default="5.0.0",
-                        help="rule set to check by (default 5.0.0, the last that has BERT)")
+                        help="rule set to check by (default 5.0.0, the last one with BERT)")
     parser.add_argument("--target", "--target-accuracy", type=within(0, 1, float), default=0.72,
                         metavar="ACCURACY",
-                        help="accuracy that some evaluation has to reach (default 0.720)")
+                        help="accuracy that an evaluation must reach (default 0.720)")
 
 
 def add_arguments(parser):
@@ -61,9 +61,9 @@ def result_files(path):
         return files or [os.path.join(path, LOG_OF_A_RUN)]
     if runs := runs_in(path):
         raise bad_file(path, f"contains {counted(len(runs), 'run folder')} and is not one itself; "
-                       f"name each run to check, such as {runs[0]}")
-    raise bad_file(path, f"is a folder with neither {LOG_OF_A_RUN}, as a run folder has, nor "
-                   "result_*.txt; name a run folder or a log")
+                       f"give each run to check, such as {runs[0]}")
+    raise bad_file(path, f"is a folder without {LOG_OF_A_RUN}, as in a run folder, and without "
+                   "result_*.txt; give a run folder or a log")
 
 
 def print_findings(logs):
@@ -114,7 +114,7 @@ def run(options):
     files = [file for path in options.paths for file in result_files(path)]
     for file in files:
         if files.count(file) > 1:
-            raise Refused(USAGE, f"{file} is given twice; name every log once")
+            raise Refused(USAGE, f"{file} is given twice; give every log once")
     rules = mllog.Rules(options.ruleset, options.target, options.samples_from == "train_samples")
     logs = [mllog.check_log(file, rules, alone=len(files) == 1) for file in files]
     package = mllog.check_package(logs, rules) if len(files) > 1 else None

@@ -19,7 +19,7 @@ DESCRIPTION = "Compares runs: what they reached, their speed, and the settings t
 EXAMPLES = ("bertha-tools compare runs/quickstart runs/other",
             "bertha-tools compare runs/a runs/b --output accuracy.svg",
             "bertha-tools compare runs/seed-0 runs/seed-1 runs/seed-2 --json -")
-# Of a resolved.yaml as a run writes it: "section:" or "  key: value", and comments.
+# Lines of a resolved.yaml as a run writes it: "section:" or "  key: value", and comments.
 LINE = re.compile(r'(?:(?P<section>\w+):|\s+(?P<key>\w+):\s*(?P<value>"(?:[^"\\]|\\.)*"|[^#"]*?))?'
                   r"\s*(?:#.*)?")
 
@@ -35,7 +35,7 @@ def newest_settings(folder):
 def read_settings(path):
     """{"section.key": value as written}. The exit code is that of a wrong configuration."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise OSError(0, "not a file")
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
@@ -94,7 +94,7 @@ def cells_of(result, metrics):
 
 
 def differing_settings(settings):
-    """{key: its value in each run} of the keys whose values are not the same in all."""
+    """{key: its value in each run} for the keys whose values differ."""
     keys = dict.fromkeys(key for one in settings for key in one)  # in the order of the files
     rows = {key: [one.get(key, "not recorded") for one in settings] for key in keys}
     return {key: values for key, values in rows.items() if len(set(values)) > 1}

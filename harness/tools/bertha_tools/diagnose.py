@@ -11,13 +11,13 @@ from bertha_tools.errors import SUCCESS, say, shortened
 from bertha_tools.metrics import count_of, number, text
 from bertha_tools.output import add_json_option, exponent, fixed, scaled, write_json
 
-DESCRIPTION = "Names known bad shapes of a run's curve, and compares it with published runs."
+DESCRIPTION = "Finds known faults in a run's curve, and compares it with published runs."
 EXAMPLES = ("bertha-tools diagnose runs/latest",
             "bertha-tools diagnose runs/seed-0 runs/seed-1",
             "bertha-tools diagnose runs/latest --published always --json -")
 
 PUBLISHED_SAMPLES = 150_000   # between two evaluations
-UNTRAINED_ACCURACY = 0.34085  # of the benchmark's start checkpoint, before any training
+UNTRAINED_ACCURACY = 0.34085  # accuracy of the benchmark's start checkpoint before training
 # (name, batch size, lowest and highest masked-token accuracy in ten-thousandths) of submissions of
 # ten runs each, where a run that has ended keeps its last accuracy. Sources, eval_accuracy in
 # github.com/mlcommons/training_results_v4.0,
@@ -36,7 +36,7 @@ PUBLISHED = (
 
 
 def band_of(published):
-    """Samples, and the lowest and the highest accuracy of the runs after as many."""
+    """Numbers of samples, with the lowest and the highest accuracy of the runs after them."""
     low, high = ([UNTRAINED_ACCURACY, *(int(value) / 10_000 for value in line.split())]
                  for line in published[2].strip().split("\n"))
     return [PUBLISHED_SAMPLES * i for i in range(len(low))], low, high
@@ -48,7 +48,7 @@ def band_name(published):
 
 def is_benchmark_run(metrics):
     """Whether it is BERT-large, whose parameters depend on padding of the vocabulary, with a target
-    near the benchmark's, so that published runs compare."""
+    near the benchmark's, so that published runs are comparable."""
     parameters = number(metrics.run, "parameters", 0)
     return 336_000_000 <= parameters <= 336_500_000 and metrics.target >= 0.70
 
@@ -62,7 +62,7 @@ def published_for(metrics, wanted):
 
 
 def latest(metrics, count, name):
-    """A figure of the last evaluations, as many as there are."""
+    """A figure of the last evaluations, at most as many as exist."""
     return [number(one, name) for one in metrics.evals[-count:]]
 
 
@@ -72,31 +72,31 @@ def newest(metrics, name, digits=4):
 
 
 def are_within(metrics, count, name, low, high):
-    """Whether a figure of the last evaluations lies within bounds; not with fewer evaluations."""
+    """Whether a figure of the last evaluations is within bounds; False with fewer evaluations."""
     values = latest(metrics, count, name)
     return len(values) == count and all(low <= value <= high for value in values)
 
 
 def are_steady(metrics, count, name, share):
-    """Whether a figure of the last evaluations stays within this share of itself."""
+    """Whether a figure of the last evaluations varies by at most this share of itself."""
     highest = max(latest(metrics, count, name), default=math.nan)
     return are_within(metrics, count, name, highest - share * abs(highest), highest)
 
 
 def samples_within(metrics, low, high):
-    """(first, last) samples of the newest evaluations whose accuracy lies within bounds."""
+    """(first, last) samples of the newest evaluations whose accuracy is within bounds."""
     inside = list(itertools.takewhile(lambda one: low <= number(one, "mlm_accuracy") <= high,
                                       reversed(metrics.evals)))
     return (inside[-1]["samples"], inside[0]["samples"]) if inside else (0, 0)
 
 
 def constant_answer(metrics):
-    """Accuracy of the best constant answer on the evaluation set; 0 if it is not known."""
+    """Accuracy of the best constant answer on the evaluation set; 0 if unknown."""
     return number(metrics.data, "constant_answer_accuracy", 0)
 
 
 def score_as_a_constant(metrics, count, least=-math.inf):
-    """No evaluation knows more words than the most frequent one, within chance."""
+    """No evaluation predicts more than the most frequent word, within chance."""
     constant = constant_answer(metrics)
     most = 1.1 * constant + 0.002
     return constant > 0 and are_within(metrics, count, "mlm_accuracy", least, most)
@@ -107,7 +107,7 @@ def untouched_weights(metrics):
     first, last = samples_within(metrics, UNTRAINED_ACCURACY - 0.002, UNTRAINED_ACCURACY + 0.002)
     stays = is_benchmark_run(metrics) and first < last >= 100_000
     if stays or all(are_steady(metrics, 3, name, 1e-9) for name in ("mlm_accuracy", "mlm_loss")):
-        start = ", what the start checkpoint scores without any training" if stays else ""
+        start = ", the score of the start checkpoint without any training" if stays else ""
         return (f"the evaluations stay at {newest(metrics, 'mlm_accuracy')}{start}: "
                 "updates do not reach the weights. Look in metrics.jsonl for a learning_rate of 0, "
                 "a gradient_norm of 0 and skipped_steps that grow with the steps")
@@ -125,7 +125,7 @@ def plateau_at_062(metrics):
 
 
 def checkpoint_not_loaded(metrics):
-    """The first loss is that of random weights, although a checkpoint was asked for."""
+    """The first loss is that of random weights, although the run starts from a checkpoint."""
     start, vocabulary = text(metrics.run, "start_weights"), number(metrics.run, "vocab_size", 0)
     if not start or metrics.first_step != 0 or vocabulary <= 1 or not metrics.steps:
         return None
@@ -134,8 +134,8 @@ def checkpoint_not_loaded(metrics):
     if first["step"] <= 10 and abs(loss - random_loss) < 0.05 * random_loss:
         return (f"the first masked-token loss is {fixed(loss, 2)}, that of random weights (ln "
                 f"{fixed(vocabulary, 0)} = {fixed(random_loss, 2)}), although the run starts from "
-                f"{shortened(start)}. Evaluate that checkpoint by itself with bertha eval, and "
-                "compare vocabularies: its vocab.txt has to be the one that the data was made with")
+                f"{shortened(start)}. Evaluate that checkpoint alone with bertha eval, and compare "
+                "its vocab.txt with the vocabulary of the data: they must be the same")
 
 
 def next_sentences_only(metrics):
@@ -145,7 +145,7 @@ def next_sentences_only(metrics):
                 f"masked tokens are not ({newest(metrics, 'mlm_accuracy')}; the most frequent "
                 f"token alone scores {fixed(constant_answer(metrics), 4)}). Wrong masks or labels "
                 "look like this: run bertha data verify on the training data, and check that "
-                "data.vocab is the vocabulary that it was made with")
+                "data.vocab is its vocabulary")
 
 
 def word_frequencies_only(metrics):
@@ -176,7 +176,7 @@ def context_not_used(metrics):
 
 
 def collapsing_loss_scale(metrics):
-    """A loss scale below 1, or one that falls in sixteen records in a row."""
+    """A loss scale below 1, or one that falls in sixteen consecutive records."""
     scales = [number(step, "loss_scale") for step in metrics.steps[-17:]] or [math.nan]
     falls = len(scales) == 17 and all(b < a for a, b in itertools.pairwise(scales))
     if scales[-1] < 1 or falls:
@@ -201,13 +201,13 @@ def saturation(metrics):
 
 
 def divergence(metrics):
-    """A masked-token loss of more than twice what guessing costs."""
+    """A masked-token loss of more than twice the loss of guessing."""
     guessing = math.log(max(number(metrics.run, "vocab_size", 0), 1))
     last = metrics.steps[-1] if metrics.steps else {}
     loss = number(last, "mlm_loss")
     if loss > 2 * guessing > 0:
-        return (f"the masked-token loss of step {last['step']} is {scaled(loss)}, and guessing "
-                f"costs {fixed(guessing, 2)}: the updates are too large. Lower "
+        return (f"the masked-token loss of step {last['step']} is {scaled(loss)}, more than "
+                f"guessing, {fixed(guessing, 2)}: the updates are too large. Lower "
                 "optimizer.base_learning_rate, lengthen optimizer.warmup_steps, or clip gradients "
                 "with optimizer.max_gradient_norm")
 
@@ -227,7 +227,7 @@ def examine(metrics):
 
 
 def remarks_on(path, metrics):
-    """The same as reports have them."""
+    """The same for reports."""
     return [{"path": str(path), "shape": shape, "text": said} for shape, said in examine(metrics)]
 
 
@@ -237,13 +237,13 @@ def print_remarks(remarks):
 
 
 def compare_with_published(metrics, wanted):
-    """A sentence on how the evaluations lie to the published band; None without a comparison."""
+    """A message that compares the evaluations with the published band; None without a comparison."""
     published = published_for(metrics, wanted)
     if not published:
         return None
     import numpy  # comes with matplotlib, and is slow to load
     at, lowest, highest = band_of(published)
-    places, last = [], "none can be compared"
+    places, last = [], "none is comparable"
     for one in metrics.evals:
         accuracy, samples = number(one, "mlm_accuracy"), one["samples"]
         if samples > at[-1] or math.isnan(accuracy):
@@ -279,7 +279,7 @@ def run(options):
         for path, of_run, comparison in zip(options.runs, remarks, compared):
             print_remarks(of_run)
             if not of_run:
-                say(f"{path}: curve: no known bad shape")
+                say(f"{path}: curve: no known fault")
             if comparison:
                 say(f"{path}: published: {comparison}")
     write_json(options.json, "diagnose", SUCCESS, {

@@ -1,5 +1,5 @@
-"""Exit codes, which are Bertha's; the exception for what is wrong with what a user gave; and text
-of users and files as it is shown: without control characters, which would steer a terminal."""
+"""Bertha's exit codes; the exception for errors in a user's input; and printable forms of text from
+users and files, without control characters, which could control a terminal."""
 import argparse
 import math
 import sys
@@ -18,7 +18,7 @@ MOST_QUOTED = 200  # characters
 
 
 class Refused(Exception):
-    """Ends the command with this code and sentence: what was found, what is wanted, what to do."""
+    """Ends the command with this code and message: what was found, what is wanted, what to do."""
 
     def __init__(self, code, sentence):
         super().__init__(sentence)
@@ -33,7 +33,7 @@ def printable(shown):
 
 
 def shortened(value, most=MOST_QUOTED):
-    """A value as sentences quote it."""
+    """A value as quoted in messages."""
     text = printable(value)
     return text if len(text) <= most else text[:most - 3] + "..."
 

@@ -28,26 +28,26 @@ EXAMPLES = (
     "bertha-tools export runs/latest --follow --mlflow http://server:5000",
     "bertha-tools export runs/latest --mlflow DIR",
     "             then: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR")
-METRICS_PER_CALL = 1000  # the most that MLflow accepts
+METRICS_PER_CALL = 1000  # MLflow's maximum
 PLACES = ("step", "samples", "time_ms")
 # The status in MLflow by the exit code of the run; another code is a failure.
 STATUS = {SUCCESS: "FINISHED", TARGET_MISSED: "FINISHED", REQUEUE: "KILLED", LOST: "KILLED"}
 
 
 def add_arguments(parser):
-    parser.add_argument("run", metavar="RUN", help="folder of a run, which holds metrics.jsonl")
+    parser.add_argument("run", metavar="RUN", help="run folder, which contains metrics.jsonl")
     parser.add_argument("--csv", metavar="FILE", help="a row for each step")
     parser.add_argument("--wandb", metavar="DIR",
                         help="send to Weights & Biases after `wandb login`; DIR keeps its files")
     parser.add_argument("--wandb-offline", metavar="DIR", help="folder of an offline run of W&B")
     parser.add_argument("--mlflow", metavar="PLACE", help="folder of a file store, or tracking URI")
-    parser.add_argument("--follow", action="store_true", help="go on until the run has stopped")
+    parser.add_argument("--follow", action="store_true", help="continue until the run has stopped")
     parser.add_argument("--every", metavar="SECONDS", type=within(0.01, 1e6, float), default=5,
-                        help="with --follow: time between looks (default %(default)s)")
+                        help="with --follow: time between polls (default %(default)s)")
 
 
 def fields_of(record, *without):
-    """Fields with names that a run writes; services refuse others."""
+    """Fields with names that a run writes; services refuse other names."""
     return {name: value for name, value in record.items()
             if name not in ("kind", *without) and re.fullmatch(r"\w+", name, re.ASCII)}
 
@@ -69,7 +69,7 @@ def points_of(metrics, last):
 
 
 def settings_of(run):
-    """What the run says of itself."""
+    """The run's description of itself."""
     return {name: value for name, value in fields_of(run, "time_ms").items()
             if isinstance(value, (str, int, float)) and value != ""}
 
@@ -84,7 +84,7 @@ def package(name, install):
 
 @contextlib.contextmanager
 def sentences(place):
-    """What a service's package raises, as a sentence."""
+    """Converts an exception of a service's package to a message."""
     try:
         yield
     except Refused:
@@ -92,15 +92,15 @@ def sentences(place):
     except Exception as error:  # each package has its own classes
         raise Refused(DATA if isinstance(error, OSError) else ENVIRONMENT,
                       f"{place}: {type(error).__name__}: {shortened(' '.join(str(error).split()))};"
-                      " check the place and its server") from None
+                      " check the location and its server") from None
 
 
 def output_folder(path):
-    """A folder whose entries are not links, which would lead the files of a service elsewhere."""
+    """A folder whose entries are not links, which would redirect the files of a service."""
     os.makedirs(path, exist_ok=True)
     for entry in pathlib.Path(path).iterdir():
         if entry.is_symlink():
-            raise Refused(DATA, f"{entry}: is a link, and files are written to this folder alone; "
+            raise Refused(DATA, f"{entry}: is a link, but files are written only to this folder; "
                                 "remove the link, or choose another folder")
     return path
 
@@ -145,7 +145,7 @@ class Mlflow:
     def __init__(self, place, run):
         self.place, self.last_ms = place, None
         package("mlflow", "mlflow-skinny")
-        # A folder of files serves every version; newer ones want to be told that it is meant.
+        # A folder of files works with every version; newer ones require this confirmation.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
         from mlflow.entities import Param
@@ -223,7 +223,7 @@ def run(options):
         copies.finish(status)
     metrics.warn_of_unreadable_lines()
     if not copies.services:
-        raise Refused(DATA, f"{metrics.path}: holds no step and no evaluation; there is nothing to "
+        raise Refused(DATA, f"{metrics.path}: contains no step and no evaluation; there is nothing to "
                             "export")
     for place in places.values():
         say(f"{place}: {len(copies.steps)} steps of {options.run}")

@@ -1,4 +1,4 @@
-"""What each technique that is a key of the configuration gains on this machine.
+"""Measures the gain of each technique that is a key of the configuration on this machine.
 
 A row compares whole steps without and with its technique, by `bertha bench step` in processes that
 take turns: without, with, without, with. The figure of a process is the median of its steps; a row
@@ -14,7 +14,7 @@ import typing
 from bertha_tools import output, program
 from bertha_tools.errors import MEMORY, SUCCESS, USAGE, Refused, say, shortened, within
 
-DESCRIPTION = "Measures what each technique that is a key of the configuration gains on this GPU."
+DESCRIPTION = "Measures the gain of each technique that is a key of the configuration on this GPU."
 EXAMPLES = (
     "bertha-tools gains --config configs/quickstart_gpu.yaml",
     "bertha-tools gains --config configs/mlperf_closed_8gpu_448.yaml --lengths lengths.txt "
@@ -23,9 +23,9 @@ EXAMPLES = (
 PASSED = {"--lengths": ("FILE", "counts of sequence lengths (default: all at full length)"),
           "--tokens-per-rank": ("N", "live tokens of each rank's micro-batch"),
           "--steps": ("N", "steps to time in each process (default 50)"),
-          "--warmup": ("N", "steps before those (default 10)"),
-          "--global-batch": ("N", "sequences of a step over all ranks"),
-          "--grad-accum": ("N", "micro-batches of a rank and step"),
+          "--warmup": ("N", "steps before the timed ones (default 10)"),
+          "--global-batch": ("N", "sequences per step over all ranks"),
+          "--grad-accum": ("N", "micro-batches per rank and step"),
           "--seed": ("N", "seed of the data order and the initial weights"),
           "--backend": ("NAME", "auto, cpu or cuda")}
 
@@ -62,9 +62,9 @@ def add_arguments(parser):
     program.add_options(parser)
     parser.add_argument("--only", metavar="KEY[,..]", help="only these rows")
     parser.add_argument("--repeat", metavar="N", type=within(2), default=4,
-                        help="processes of each variant (default %(default)s)")
+                        help="processes per variant (default %(default)s)")
     parser.add_argument("--launcher", metavar="WORDS", default="",
-                        help="what starts several ranks, such as 'mpirun -n 2'")
+                        help="command that starts several ranks, such as 'mpirun -n 2'")
     for name, (value, text) in PASSED.items():
         parser.add_argument(name, metavar=value, help=text)
     output.add_json_option(parser)
@@ -83,13 +83,13 @@ def chosen(only):
 
 
 class Bench:
-    """Runs `bertha bench step` with the options that were given."""
+    """Runs `bertha bench step` with the given options."""
 
     def __init__(self, options):
         try:
             launcher = shlex.split(options.launcher)
         except ValueError as error:
-            raise Refused(USAGE, f"--launcher: {error}; want words as a shell takes them") from None
+            raise Refused(USAGE, f"--launcher: {error}; want the words of a shell command") from None
         given = {name: getattr(options, name[2:].replace("-", "_")) for name in PASSED}
         bertha, config = program.find(options.bertha), program.configuration(options)
         self.words = [*launcher, bertha, "bench", "step", *config,
@@ -141,7 +141,7 @@ def judged(off, on):
 
 
 def print_report(report):
-    say(f"what each technique gains: {report['model']}, {report['precision']}, "
+    say(f"gain of each technique: {report['model']}, {report['precision']}, "
         f"{output.counted(report['ranks'], 'rank')}, {report['device']}, {report['date']}\n"
         f"step as configured: {report['step_ms']:.3f} ms, {report['tokens_per_step']:,.0f} "
         f"tokens; figures are medians of {report['repeat']} processes")

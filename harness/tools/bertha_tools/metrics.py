@@ -23,8 +23,8 @@ class Metrics:
     steps: list = dataclasses.field(default_factory=list)   # records in step order
     evals: list = dataclasses.field(default_factory=list)
     events: list = dataclasses.field(default_factory=list)  # of all starts
-    stop: dict | None = None                                # none: it goes on, or was killed
-    first_step: int = 0                                     # above 0 if a resume comes first
+    stop: dict | None = None                                # None: it is running, or was killed
+    first_step: int = 0                                     # above 0 if it begins with a resume
     last_time_ms: int = 0
     unreadable_lines: int = 0
 
@@ -59,7 +59,7 @@ class Metrics:
 
     def warn_of_unreadable_lines(self):
         if self.unreadable_lines:
-            warn(f"{self.path}: {self.unreadable_lines} lines are no record of a run and are left "
+            warn(f"{self.path}: {self.unreadable_lines} lines are not records of a run and are left "
                  "out")
 
 
@@ -77,7 +77,7 @@ def drop_from(records, step):
 
 
 def number(record, name, otherwise=math.nan):
-    """A figure of a record; anything but a number is `otherwise`."""
+    """A figure of a record; `otherwise` if it is not a number."""
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return otherwise
@@ -114,7 +114,7 @@ class Follower:
         path = self.metrics.path
         try:
             status = path.stat()
-            if not path.is_file():  # a pipe would be waited for
+            if not path.is_file():  # reading a pipe would block
                 raise OSError(0, "not a file")
             if self.inode != status.st_ino or status.st_size < self.read_bytes:
                 self.metrics, self.inode, self.read_bytes = Metrics(path), status.st_ino, 0

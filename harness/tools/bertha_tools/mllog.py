@@ -43,7 +43,7 @@ class Rules:
 
     def __str__(self):
         replaced = "" if self.target == TARGET else \
-            f", with target {self.target:g} in place of the benchmark's {TARGET:.3f}"
+            f", with target {self.target:g} instead of the benchmark's {TARGET:.3f}"
         return f"with rule set {self.rule_set} for BERT{replaced}"
 
 
@@ -53,8 +53,8 @@ class Log:
     records: list = dataclasses.field(default_factory=list)  # LogLine of the package
     findings: list = dataclasses.field(default_factory=list)  # {"level", "line", "text"}
     passed: bool = False
-    crash: Exception | None = None  # of a rule, which the official checker does not catch
-    samples: float | None = None    # to the target, from check_package()
+    crash: Exception | None = None  # in a rule, not caught by the official checker
+    samples: float | None = None    # samples to the target, from check_package()
 
     def add(self, level, line, text):
         """level: error or warning; line: counted from 1, or 0 for the file as a whole."""
@@ -103,7 +103,7 @@ class Package:
     warnings: list = dataclasses.field(default_factory=list)
     convergence: str = "not tested: that is for the closed division and the benchmark's target"
     score_minutes: float | None = None
-    factor: float = 1.0  # of the score, because the runs were faster than the reference
+    factor: float = 1.0  # of the score, for runs that were faster than the reference
 
 
 def is_number(value):
@@ -124,21 +124,21 @@ def read_log(path):
     for every line that it refuses."""
     log = Log(str(path))
     if not os.path.isfile(path):
-        reason = "is a folder or a device" if os.path.exists(path) else "there is no such file"
-        raise bad_file(path, f"{reason}; name a run folder or a result file")
+        reason = "is a folder or a device" if os.path.exists(path) else "no such file"
+        raise bad_file(path, f"{reason}; give a run folder or a result file")
     with open(path, encoding="latin-1") as file:
         for number, line in enumerate(file, 1):
             for text in mlp_parser.strip_and_dedup([line]):
                 try:
                     log.records.append(mlp_parser.string_to_logline(number, text.strip()))
                 except Exception as error:  # it expects an object with certain fields
-                    log.add("error", number, "was a record cut or mixed up? It cannot be read "
+                    log.add("error", number, "cannot be read, as if a record was cut or mixed up "
                             f"({type(error).__name__}: {error})")
     return log
 
 
 class Checker(mlp_compliance.ComplianceChecker):
-    """The official checker of one log, which reads no rules but the official ones."""
+    """The official checker of one log, restricted to the official rules."""
 
     def configured_checks(self, loglines, config_file):
         # Values of the log are part of this name, and the file's contents are executed.
@@ -183,7 +183,7 @@ def check_log(path, rules, alone=True):
     with listening() as said:
         try:
             checker.check_loglines(log.records, f"training_{rules.rule_set}/common.yaml")
-        except Exception as crash:  # rules are expressions, and the log may have any value
+        except Exception as crash:  # rules are expressions, and the log may contain any value
             log.crash = crash
             checker.put_message(f"a rule cannot be evaluated ({type(crash).__name__}: {crash})")
         if rules.target != TARGET:
@@ -217,8 +217,8 @@ def add_official(log, message):
 
 
 def advise(log, rules):
-    """Adds warnings of what the package does not check and a submitter needs."""
-    # Rule set 5.0.0 does not ask for these; `submit` describes the system with them.
+    """Adds warnings about facts that the package does not check but a submitter needs."""
+    # Rule set 5.0.0 does not require these; `submit` describes the system with them.
     for key in ("submission_org", "submission_platform", "submission_status"):
         if rules.rule_set == "5.0.0" and not log.last_value(key):
             log.add("warning", 0, f"{key}: missing")
@@ -226,13 +226,13 @@ def advise(log, rules):
         if record.timestamp < before.timestamp - CLOCK_SLACK_MS:
             log.add("warning", record.lineno, "time_ms: the clock was set back by "
                     f"{(before.timestamp - record.timestamp) / 1e3:.1f} s after line "
-                    f"{before.lineno}, so no duration of this log counts")
+                    f"{before.lineno}, so no duration in this log is valid")
             break
     if not log.reaches(rules.target):
         if log.reaches(rules.target, until=None):
-            log.add("warning", 0, "eval_accuracy: the target is reached after run_stop only")
+            log.add("warning", 0, "eval_accuracy: the target is reached only after run_stop")
         if log.status == "success":
-            log.add("warning", 0, "run_stop says success, but no eval_accuracy before it reaches "
+            log.add("warning", 0, "run_stop states success, but no eval_accuracy before it reaches "
                     "the target")
     if not log.is_open:
         advise_cadence(log)

@@ -1,4 +1,4 @@
-"""Figures as text, tables in the terminal, reports and pictures in files that appear whole."""
+"""Figures as text, tables in the terminal, reports and pictures in files that appear complete."""
 import argparse
 import io
 import json
@@ -65,21 +65,21 @@ def counted(count, noun):
 
 
 def short_names(paths):
-    """Without the leading folders that all have in common."""
+    """Paths without their common leading folders."""
     whole = [os.path.abspath(path) for path in paths]
     common = os.path.commonpath([os.path.dirname(path) for path in whole])
     return [os.path.relpath(path, common) for path in whole]
 
 
 def write_whole(path, content):
-    """Writes a file that appears whole or not at all. A link is replaced, not followed."""
+    """Writes a file that appears complete or not at all. A link is replaced, not followed."""
     path = pathlib.Path(path)
     if str(path.parent) == "/dev" or (os.path.exists(path) and not os.path.isfile(path)):
         raise Refused(DATA, f"{path}: is a device, a pipe or a folder, which a file cannot "
-                            "replace; name a file")
+                            "replace; give a file")
     temporary = path.with_name(path.name + ".tmp")
     try:
-        # A link that someone has put there must not be written through.
+        # Do not write through a link that another user has created.
         temporary.unlink(missing_ok=True)
         try:
             with open(temporary, "xb") as file:
@@ -114,7 +114,7 @@ def write_json(path, command, exit_code, fields):
 
 
 def picture(word):
-    """The type of an option with the name of a picture."""
+    """The type of an option for a picture's file name."""
     if pathlib.Path(word).suffix not in PICTURES:
         raise argparse.ArgumentTypeError(f"found {shortened(word, 100)}, want a name that ends "
                                          f"with {', '.join(PICTURES)}")

@@ -22,13 +22,13 @@ EXAMPLES = ("bertha-tools plot runs/latest",
             "bertha-tools plot runs/seed-0 runs/seed-1 --output seeds.svg",
             "bertha-tools plot runs/latest/metrics.jsonl --output curves.png")
 WIDTH, HEIGHT = 9, 4.8  # inches of a chart
-MOST = 1e30             # a larger value is a gap: it would flatten the rest of the curve
+MOST = 1e30             # larger values become gaps: they would flatten the rest of the curve
 POINTS = {"marker": "o", "markerfacecolor": "white", "markersize": 5}
 
 
 @dataclasses.dataclass
 class Chart:
-    name: str      # of its file
+    name: str      # name of its file
     title: str
     y_label: str
     runs: list     # (name, metrics)
@@ -120,14 +120,14 @@ def add_arguments(parser):
                              f"single run), or a name that ends with {', '.join(output.PICTURES)} "
                              "for one picture")
     parser.add_argument("--format", choices=("svg", "png"), default="svg",
-                        help="of the files in a folder (default svg)")
+                        help="format of the files in a folder (default svg)")
     diagnose.add_published_option(parser)
 
 
 def run(options):
     if not options.output and len(options.runs) > 1:
-        raise Refused(USAGE, f"{len(options.runs)} runs have no folder in common; choose where to "
-                             "write their charts with --output")
+        raise Refused(USAGE, f"{len(options.runs)} runs have no common folder; choose one for their "
+                             "charts with --output")
     runs = [records.read(path) for path in options.runs]
     names = output.short_names(options.runs) if len(runs) > 1 else [""]
     charts = charts_of(list(zip(names, runs)), diagnose.published_for(runs[0], options.published))

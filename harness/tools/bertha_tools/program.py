@@ -15,7 +15,7 @@ def add_options(parser):
     parser.add_argument("--bertha", metavar="PATH",
                         help="the program (default: $BERTHA, build/release/bertha, or the PATH)")
     parser.add_argument("-c", "--config", metavar="FILE", action="append", default=[],
-                        help="YAML file; repeatable, later ones win")
+                        help="YAML file; repeatable, later files win")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[],
                         help="set one key of the configuration; repeatable")
 
@@ -24,13 +24,13 @@ def find(given):
     path = given or os.environ.get("BERTHA") or (BUILT if BUILT.exists() else "bertha")
     found = shutil.which(path)
     if not found:
-        raise Refused(ENVIRONMENT, f"{path}: is not a program that can be run; build bertha, or "
-                      "name it with --bertha PATH or $BERTHA")
+        raise Refused(ENVIRONMENT, f"{path}: is not an executable program; build bertha, or give "
+                      "its path with --bertha PATH or $BERTHA")
     return found
 
 
 def configuration(options):
-    """The words that pass the configuration on."""
+    """The options that pass on the configuration."""
     return [word for name, values in (("--config", options.config), ("--set", options.set))
             for value in values for word in (name, value)]
 

@@ -34,12 +34,12 @@ def add_arguments(parser):
     parser.add_argument("--ranks", metavar="N[,..]",
                         help="numbers of GPUs (default: those up to 3,472 that divide the batch)")
     parser.add_argument("--ranks-per-node", metavar="N", type=within(1), default=8,
-                        help="GPUs of a node, all connected by NVLink (default %(default)s)")
+                        help="GPUs per node, all connected by NVLink (default %(default)s)")
     parser.add_argument("--network", metavar="NAME", default="ib-ndr400x8",
-                        help=f"what connects nodes: {', '.join(NETWORKS)}, or GB/s of a GPU and us "
-                        "of a hop (4 if left out), such as 46:4 (default %(default)s)")
+                        help=f"network between nodes: {', '.join(NETWORKS)}, or GB/s per GPU and us "
+                        "per hop (4 if omitted), such as 46:4 (default %(default)s)")
     parser.add_argument("--tokens-per-rank", metavar="N", type=within(1),
-                        help="tokens of every micro-batch, as `bench step` makes them, instead of "
+                        help="tokens of every micro-batch, as in `bench step`, instead of "
                         "train.global_batch_seqs sequences")
     output.add_json_option(parser)
     parser.add_argument("--plot", metavar="FILE", type=output.picture,
@@ -51,7 +51,7 @@ def network_of(word):
     found = re.fullmatch(r"(\d+\.?\d*)(?::(\d+\.?\d*))?", NETWORKS.get(word, word), re.ASCII)
     if not found or not float(found[1]):
         raise Refused(USAGE, f"--network: found \"{shortened(word)}\", want {', '.join(NETWORKS)}, "
-                      "or GB/s per GPU and us of a hop, such as 46:4")
+                      "or GB/s per GPU and us per hop, such as 46:4")
     return 1e9 * float(found[1]), float(found[2] or 4)
 
 
@@ -59,7 +59,7 @@ def read_plan(options):
     """The report of plan, whose "config" is the configuration as {key: value}."""
     words = program.configuration(options)
     if options.plan and words:
-        raise Refused(USAGE, "--plan: a saved report has its configuration; leave out --config and "
+        raise Refused(USAGE, "--plan: a saved report contains its configuration; omit --config and "
                       "--set")
     if not options.plan:
         return program.report_of([program.find(options.bertha), "plan", *words, "--json", "-"])
@@ -73,8 +73,8 @@ def why_not(config, ranks, options):
     """Why this number of GPUs cannot train the recipe; "" if it can."""
     per_node, batch = options.ranks_per_node, config["train.global_batch_seqs"]
     if ranks > per_node and ranks % per_node:
-        return (f"--ranks: found {ranks}, want whole nodes of {per_node} GPUs; --ranks-per-node "
-                "says how many a node has")
+        return (f"--ranks: found {ranks}, want whole nodes of {per_node} GPUs; set the GPUs per node "
+                "with --ranks-per-node")
     if not options.tokens_per_rank and batch % (ranks * config["train.accumulation_steps"]):
         return (f"train.global_batch_seqs = {batch} is not divisible by {ranks} ranks x "
                 f"train.accumulation_steps = {config['train.accumulation_steps']}; choose others")
@@ -245,18 +245,18 @@ def run(options):
         plan = read_plan(options)
         config = plan["config"]
         if config["train.precision"] == "fp32":
-            raise Refused(USAGE, "train.precision is fp32, but only steps of 16 bits and fp8 on "
+            raise Refused(USAGE, "train.precision is fp32, but only 16-bit and fp8 steps on "
                           "H200s have been measured; set it to bf16 or fp8")
         rows = [predict(plan, ranks, options) for ranks in ranks_of(config, options)]
-    # A saved report may hold anything.
+    # A saved report may contain anything.
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
             ValueError) as error:
-        raise Refused(DATA, f"{options.plan or 'the report of plan'}: is not what a prediction "
-                      f"needs ({type(error).__name__}: {shortened(error)}); write it with bertha "
+        raise Refused(DATA, f"{options.plan or 'the report of plan'}: lacks data for a prediction "
+                      f"({type(error).__name__}: {shortened(error)}); write it with bertha "
                       "plan --json FILE") from None
     if not rows:
-        raise Refused(USAGE, "train.global_batch_seqs divides over none of the usual numbers of "
-                      "GPUs; name some with --ranks")
+        raise Refused(USAGE, "train.global_batch_seqs does not divide over any of the usual numbers "
+                      "of GPUs; give numbers with --ranks")
     if options.json != "-":
         print_rows(rows, config, options)
     output.write_json(options.json, "scale", SUCCESS, {"network": options.network, "rows": rows})

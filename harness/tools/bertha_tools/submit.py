@@ -53,10 +53,10 @@ def add_arguments(parser):
     parser.add_argument("-o", "--output", required=True, metavar="DIR",
                         help="folder of the submitter; may contain other systems")
     parser.add_argument("--sources", default=".", metavar="DIR",
-                        help="Git checkout that has the commit of the runs (default: this folder)")
+                        help="Git checkout that contains the commit of the runs (default: this folder)")
     add_rule_options(parser)
     parser.add_argument("--draft", action="store_true",
-                        help="build it although a rule is broken or the sources are unknown")
+                        help="build it even if a rule is broken or the sources are unknown")
 
 
 def run_folders(path):
@@ -66,7 +66,7 @@ def run_folders(path):
     runs = runs_in(path) if os.path.isdir(path) else []
     if not runs:
         raise bad_file(path, f"neither a run folder nor a folder of run folders (no {LOG_OF_A_RUN} "
-                       "in it); name the LOGDIR of launch/run_and_time.sh, or each run")
+                       "in it); give the LOGDIR of launch/run_and_time.sh, or each run")
     return sorted(runs, key=lambda run: (len(run), run))
 
 
@@ -76,7 +76,7 @@ def read_object(path, want):
     except (OSError, ValueError, RecursionError) as error:
         raise bad_file(path, f"cannot be read ({error}); want {want}") from None
     if not isinstance(found, dict):
-        raise bad_file(path, f"is not a file with an object of JSON; want {want}")
+        raise bad_file(path, f"is not a file with a JSON object; want {want}")
     return found
 
 
@@ -89,12 +89,12 @@ def read_system(run, name, log, division):
             raise ValueError("no node or no rank")
         return facts["git_hash"].strip(), describe_system(facts, name, log, division)
     except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise bad_file(path, f"has a field that is missing or odd ({type(error).__name__}: "
+        raise bad_file(path, f"has a missing or invalid field ({type(error).__name__}: "
                        f"{shortened(error)}); want {want}") from None
 
 
 def describe_system(facts, name, log, division):
-    """Every field that the benchmark asks for, as text; one that no machine knows is ""."""
+    """Every field that the benchmark requires, as text; "" if no machine can determine it."""
     def known(count, text=str):
         return text(count) if count > 0 else ""
 
@@ -104,7 +104,7 @@ def describe_system(facts, name, log, division):
     bertha = f"Bertha {versions.pop('bertha', '')}".strip()
     stack = [("NVIDIA driver", facts["accelerator"]["driver"]), *versions.items()]
     status = AVAILABILITY.get(log.last_value("submission_status"), AVAILABILITY["research"])
-    unknown = "" if accelerator else "N/A"  # a person need not describe what is not there
+    unknown = "" if accelerator else "N/A"  # a person need not describe a missing accelerator
     return {
         "submitter": log.last_value("submission_org") or "",
         "division": division,
@@ -145,7 +145,7 @@ def describe_system(facts, name, log, division):
 
 
 def keep_written_fields(path, description):
-    """Takes over every text of an earlier description that is not empty, and fields of its own."""
+    """Keeps every text of an earlier description that is not empty, and its additional fields."""
     for name, text in sorted(read_object(path, "a system description, or remove it").items()):
         if not isinstance(text, str):
             raise bad_file(path, f"{shortened(name)} is not text in quotes; correct it")
@@ -159,8 +159,8 @@ def extract_sources(checkout, commit, folder):
         subprocess.run(["tar", "-xf", "-", "-C", folder], input=archive, check=True,
                        capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        raise bad_file(checkout, f"no git checkout with commit {commit}, by which the runs were "
-                       "made, or the disk is full; name one with --sources") from None
+        raise bad_file(checkout, f"is not a git checkout with commit {commit} of the runs, or the "
+                       "disk is full; give one with --sources") from None
 
 
 @contextlib.contextmanager
@@ -200,30 +200,30 @@ def run(options):
     described = pathlib.Path("systems", f"{options.system}.json")
     code = pathlib.Path("benchmarks/bert/implementations", f"bertha-{commit}")
     if (output / results).exists():
-        raise bad_file(output / results, "is there already; remove it to build it again, or choose "
+        raise bad_file(output / results, "already exists; remove it to build it again, or choose "
                        "another --system")
     kinds = len({json.dumps({**one, "framework": ""}) for _, one in systems})
     if (output / described).exists():
         keep_written_fields(output / described, description)
     package = mllog.check_package(logs, rules, description)
     if kinds > 1:
-        package.warnings.append(f"the runs were made on {kinds} kinds of systems; the description "
+        package.warnings.append(f"the runs used {kinds} kinds of systems; the description "
                                 "is that of the first run")
     why_not = "" if commit else \
-        f"the runs were made by {shortened(', '.join(commits))}, not by a commit without changes"
+        f"the runs used {shortened(', '.join(commits))}, not one commit without changes"
     if why_not and options.draft:
         package.warnings.append(f"{why_not}: no sources in this draft")
     print_package(logs, package, rules)
     say("")
     if not package.passed and not options.draft:
-        say("nothing written: a rule is broken; --draft builds it nevertheless")
+        say("nothing written: a rule is broken; --draft builds it anyway")
         return COMPLIANCE
     if why_not and not options.draft:
-        raise Refused(DATA, f"{why_not}; a submission hands in the sources of its runs. Make the "
-                      "runs by one committed version, or build a --draft without sources")
+        raise Refused(DATA, f"{why_not}; a submission includes the sources of its runs. Run them "
+                      "with one committed version, or build a --draft without sources")
     config = os.path.join(runs[0], "resolved.yaml")
     if commit and not os.path.isfile(config):
-        raise bad_file(config, "there is no such file; want the settings of the first run")
+        raise bad_file(config, "no such file; want the settings of the first run")
     with staged(output, options.system) as folder:
         if commit:
             os.makedirs(folder / code / "configs")
@@ -243,7 +243,7 @@ def run(options):
     say(f"results  {output / results}\nsystem   {output / described}")
     if commit:
         say(f"sources  {output / code}")
-    # Notes may stay empty.
+    # Notes may be empty.
     empty = [name for name, text in description.items() if not text and "_notes" not in name]
     if empty:
         say("\n  ".join([f"\nto fill in by hand in {output / described}:", *empty]))

@@ -51,7 +51,7 @@ class Work(typing.NamedTuple):
 
 
 def add_arguments(parser):
-    parser.add_argument("report", help="what nsys export wrote as sqlite")
+    parser.add_argument("report", help="SQLite file from nsys export")
     parser.add_argument("--output", required=True, metavar="FILE", type=output.picture,
                         help=f"picture: {', '.join(output.PICTURES)}")
     parser.add_argument("--step", type=int, default=0, metavar="N",
@@ -83,8 +83,8 @@ def read_report(path):
                 return read_tables(report)
         except sqlite3.Error as error:
             what = str(error)
-    raise Refused(DATA, f"{path}: {what}; want what `nsys export --type sqlite --output FILE "
-                  "REPORT.nsys-rep` wrote")
+    raise Refused(DATA, f"{path}: {what}; want the output of `nsys export --type sqlite --output "
+                  "FILE REPORT.nsys-rep`")
 
 
 def read_tables(report):
@@ -188,7 +188,7 @@ def run(options):
     work, ranges = read_report(options.report)
     steps = sorted((start, end) for name, start, end in ranges if name == "step")
     if not steps or not work:
-        raise Refused(DATA, f"{options.report}: holds {len(steps)} ranges named step, {len(work)} "
+        raise Refused(DATA, f"{options.report}: contains {len(steps)} ranges named step, {len(work)} "
                       "kernels and copies; record it with launch/profile_nsys.sh")
     number = options.step or (len(steps) + 1) // 2
     if not 1 <= number <= len(steps):
@@ -197,7 +197,7 @@ def run(options):
     inside = launched_in(work, start, end)
     if all(one.kind == HOST for one in inside):
         raise Refused(DATA, f"{options.report}: step {number} launched no kernel; kernels of "
-                      "graphs have no launch of their own, so record it with --set cuda.graphs=off")
+                      "graphs have no separate launch, so record it with --set cuda.graphs=off")
     in_step = [one for one in ranges if start <= one[1] < end]
     output.write_figure(draw(inside, in_step, f"Step {number} of {len(steps)} recorded"),
                         options.output)

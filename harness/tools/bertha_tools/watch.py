@@ -1,4 +1,4 @@
-"""Shows a run in the terminal while it trains, from the files in its folder alone.
+"""Shows a run in the terminal while it trains, only from the files in its folder.
 
 Whether the run still goes on is read from its lock, which only its process can hold: a shared lock
 that is not waited for, and given back at once, disturbs no run and needs no permission to write. A
@@ -37,7 +37,7 @@ BARS = "▁▂▃▄▅▆▇█"
 def is_locked(folder):
     """Whether a process holds the lock of a run folder; None if that cannot be seen."""
     try:
-        # Not blocking: a pipe in place of the lock must not be waited for.
+        # Non-blocking, because opening a pipe instead of the lock would wait.
         lock = os.open(pathlib.Path(folder) / "run.lock", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
@@ -60,17 +60,17 @@ def is_silent(metrics, now_ms):
 
 
 def state_of(metrics, locked, now_ms):
-    """(text, whether the run goes on, its exit code). locked: as seen before the records were read,
-    because a run that ends in between has written its last record by then."""
+    """(text, whether the run is live, its exit code). locked: observed before reading the records,
+    because a run that ends in between has then written its last record."""
     if metrics.stop and not locked:
         success = metrics.stop.get("status") == "success"
         code = number(metrics.stop, "exit_code", SUCCESS if success else TARGET_MISSED)
         code = int(code) if 0 <= code < 256 else INTERNAL
         return ENDINGS.get(code, f"stopped with exit code {code}"), False, code
     if locked is False:
-        return "its process ended without recording why; see logs/ in its folder", False, LOST
+        return "its process ended without a recorded reason; see logs/ in its folder", False, LOST
     if locked is None and is_silent(metrics, now_ms):
-        return "its records have stopped, and its lock cannot be read; see logs/", False, LOST
+        return "its records have stopped, and its lock is unreadable; see logs/", False, LOST
     return "running", True, SUCCESS
 
 

@@ -158,7 +158,7 @@ TEST_F(BadRecords, AWrongFeatureIsNamed) {
   EXPECT_THAT(with([&](auto& f) { of(f, "input_mask")[4] = 0; }),
               HasSubstr("feature input_mask, element 5 is 1 after a zero"));
   EXPECT_THAT(with([&](auto& f) { f.weights[0] = 0.5f; }),
-              HasSubstr("feature masked_lm_weights, element 0 is 0.5, want 1 as there are"));
+              HasSubstr("feature masked_lm_weights, element 0 is 0.5, want 1 because there are"));
   EXPECT_THAT(with([&](auto& f) { of(f, "next_sentence_labels")[0] = 2; }),
               HasSubstr("feature next_sentence_labels, label 2, want 0 or 1"));
 }
