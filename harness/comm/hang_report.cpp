@@ -46,13 +46,13 @@ std::vector<Group> groups_of(const Ranks& ranks) {
     group->ranks.push_back(rank->status.rank);
     group->still_s = std::max(group->still_s, rank->still_s);
   }
-  if (groups.size() > kMostNamed) groups.resize(kMostNamed);
+  if (groups.size() > kMaxNamed) groups.resize(kMaxNamed);
   return groups;
 }
 
 std::string names(const Ranks& ranks, int num_ranks) {
   std::string text;
-  for (size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
+  for (size_t i = 0; i < std::min(ranks.size(), kMaxNamed); ++i) {
     const RankStatus& status = ranks[i]->status;
     text += concat(i == 0 ? "" : ", ", rank_name(status.rank, num_ranks, status.host), " (process ",
                    status.process, ")");
