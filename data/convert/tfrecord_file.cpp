@@ -13,7 +13,7 @@ constexpr int64_t kHeaderBytes = 12;  // length and its checksum
 constexpr int64_t kFooterBytes = 4;
 constexpr int64_t kWindowBytes = int64_t{1} << 20;
 // A sample has some kilobytes; a greater length is damage, even if its checksum is right.
-constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
+constexpr int64_t kMaxRecordBytes = int64_t{64} << 20;
 
 }  // namespace
 
@@ -70,9 +70,9 @@ int64_t TfRecordFile::read_length() {
     damaged("the checksum of its length is wrong");
   }
   const auto length = load<int64_t>(header.data());
-  if (length < 0 || length > kMostRecordBytes) {
+  if (length < 0 || length > kMaxRecordBytes) {
     damaged(
-        concat("has ", static_cast<uint64_t>(length), " bytes, want at most ", kMostRecordBytes));
+        concat("has ", static_cast<uint64_t>(length), " bytes, want at most ", kMaxRecordBytes));
   }
   return length;
 }

@@ -14,7 +14,7 @@ namespace {
 
 /// Threads that a limit of addresses (ulimit -v) leaves room for: each has a stack of 8 MiB and an
 /// arena of malloc of up to 128 MiB, and needs as much for its work.
-int64_t most_threads() {
+int64_t max_threads() {
   constexpr rlim_t kThreadBytes = rlim_t{256} << 20;
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
@@ -45,7 +45,7 @@ void for_each_parallel(
     }
   };
   const int64_t wanted = workers > 0 ? workers : std::thread::hardware_concurrency();
-  const int64_t num_threads = std::min({std::max<int64_t>(wanted, 1), most_threads(), count});
+  const int64_t num_threads = std::min({std::max<int64_t>(wanted, 1), max_threads(), count});
   {
     std::vector<std::jthread> threads;
     threads.reserve(static_cast<size_t>(num_threads));

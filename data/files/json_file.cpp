@@ -42,11 +42,11 @@ void check_levels(std::string_view text) {
     } else if (letter == '"') {
       in_string = true;
     } else if (letter == '[' || letter == '{') {
-      if (++levels <= kMostJsonLevels) continue;
+      if (++levels <= kMaxJsonLevels) continue;
       const std::string_view before = text.substr(0, i);
       const size_t line_start = before.rfind('\n') + 1;  // 0 without one
       throw JsonError(concat("line ", 1 + std::ranges::count(before, '\n'), ", byte ",
-                             1 + i - line_start, ": nested deeper than ", kMostJsonLevels,
+                             1 + i - line_start, ": nested deeper than ", kMaxJsonLevels,
                              " levels"));
     } else if (letter == ']' || letter == '}') {
       --levels;

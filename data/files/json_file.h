@@ -12,7 +12,7 @@
 namespace bertha {
 
 /// Limit of nested lists and objects: copying, comparing and printing a value use stack per level.
-inline constexpr int64_t kMostJsonLevels = 64;
+inline constexpr int64_t kMaxJsonLevels = 64;
 
 /// Why a text is not accepted as JSON: "line 3, byte 17: nested deeper than 64 levels", "a
 /// name is given twice".

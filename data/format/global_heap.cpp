@@ -17,9 +17,9 @@ constexpr int64_t kCollectionHeaderBytes = 16;  // "GCOL", version, 3 reserved, 
 constexpr int64_t kObjectHeaderBytes = 16;      // u16 index, u16 references, 4 reserved, u64 size
 constexpr int64_t kSmallestCollectionBytes = 4096;
 // A sound collection has up to 64 KiB, or one long list; damaged ones may all claim the whole file.
-constexpr int64_t kMostLargeBytes = int64_t{64} << 20;
+constexpr int64_t kMaxLargeBytes = int64_t{64} << 20;
 // Positions inside a sample are int16, so no list can be longer.
-constexpr int64_t kMostElementsPerRow = 32768;
+constexpr int64_t kMaxElementsPerRow = 32768;
 
 /// The elements at `from`, which need not be aligned.
 template <class Stored, class T>
@@ -76,7 +76,7 @@ const GlobalHeapReader::Collection& GlobalHeapReader::collection_at(int64_t addr
   }
   if (size_bytes > kSmallestCollectionBytes) {
     large_bytes_ += size_bytes;
-    if (large_bytes_ > kMostLargeBytes) {
+    if (large_bytes_ > kMaxLargeBytes) {
       cache_ = {};
       large_bytes_ = size_bytes;
     }
@@ -113,8 +113,8 @@ GlobalHeapReader::Descriptor GlobalHeapReader::descriptor_of(
   const Descriptor descriptor{.length = load<uint32_t>(at),
                               .address_bytes = static_cast<int64_t>(load<uint64_t>(at + 4) + base),
                               .index = load<uint32_t>(at + 12)};
-  if (descriptor.length > kMostElementsPerRow) {
-    damaged(place, concat(descriptor.length, " elements, want at most ", kMostElementsPerRow));
+  if (descriptor.length > kMaxElementsPerRow) {
+    damaged(place, concat(descriptor.length, " elements, want at most ", kMaxElementsPerRow));
   }
   return descriptor;
 }

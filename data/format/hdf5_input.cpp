@@ -53,10 +53,10 @@ Hdf5Element element_of(hid_t type) {
 void refuse_driver_information(const ByteFile& file, const std::string& path) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
   constexpr size_t kVersion = 8, kAddressBytes = 13;  // places in the superblock
-  constexpr int64_t kMostBytes = 60;                  // to the end of its fourth address
+  constexpr int64_t kMaxBytes = 60;                   // to the end of its fourth address
   constexpr int64_t kFirstOtherPlace = 512;           // after a block that a user put first
-  std::array<char, kMostBytes> head{};
-  for (int64_t at = 0; at + kMostBytes <= file.size_bytes();
+  std::array<char, kMaxBytes> head{};
+  for (int64_t at = 0; at + kMaxBytes <= file.size_bytes();
        at = std::max(kFirstOtherPlace, 2 * at)) {
     const std::string why = file.read_at(at, std::as_writable_bytes(std::span(head)));
     if (!why.empty()) fail(ExitCode::kData, path, ": ", why);
@@ -102,7 +102,7 @@ int64_t times(int64_t a, hsize_t b) {
 }
 
 /// Maximum ratio of a chunk of the given bytes to its storage; 0: the filter is not supported.
-int64_t most_ratio(H5Z_filter_t filter, int64_t chunk_bytes) {
+int64_t max_ratio(H5Z_filter_t filter, int64_t chunk_bytes) {
   switch (filter) {
     case H5Z_FILTER_SHUFFLE:
     case H5Z_FILTER_FLETCHER32:
@@ -133,7 +133,7 @@ int64_t ratio_of_filters(hid_t creation, int64_t chunk_bytes, const std::string&
         checked(H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_values, nullptr,
                                name.size() - 1, name.data(), nullptr),
                 where, " has a filter that cannot be read");
-    const int64_t ratio = most_ratio(filter, chunk_bytes);
+    const int64_t ratio = max_ratio(filter, chunk_bytes);
     most = std::max(most, ratio);
     if (ratio > 0 && H5Zfilter_avail(filter) > 0) continue;
     fail(ExitCode::kData, where, " is stored with the filter ",

@@ -74,7 +74,7 @@ void take_signals() {
 
 /// CPU-time limit: a valid file is read in a small part of it, unless it is compressed a
 /// thousandfold; a loop may fill memory meanwhile.
-itimerspec most_time(int64_t file_bytes) {
+itimerspec max_time(int64_t file_bytes) {
   constexpr int64_t kSecond_ns = 1'000'000'000;
   const int64_t time_ns = kSecond_ns / 5 + 2000 * file_bytes;
   itimerspec limit{};
@@ -151,7 +151,7 @@ Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes) {
   event.sigev_signo = kLoop;
   // If the system has no timer left, valid files are read as usual.
   has_timer_ = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
-  const itimerspec limit = most_time(file_bytes);
+  const itimerspec limit = max_time(file_bytes);
   if (has_timer_) timer_settime(timer_, 0, &limit, nullptr);
   path_inside = path.c_str();
   thread_inside = gettid();

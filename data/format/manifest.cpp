@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kMostSamples = int64_t{1} << 40;  // per shard or length; sums cannot overflow
+constexpr int64_t kMaxSamples = int64_t{1} << 40;  // per shard or length; sums cannot overflow
 
 // The fields of special_ids.
 constexpr std::array kSpecialFields{
@@ -75,7 +75,7 @@ Manifest from_json(const JsonField& root) {
   // Positions are int16.
   manifest.limits = {.max_seq_tokens = limits["max_seq_tokens"].integer(1, 32767),
                      .max_masked_per_seq = limits["max_masked_per_seq"].integer(0, 32767),
-                     .vocab_size = limits["vocab_size"].integer(1, kMostVocabEntries)};
+                     .vocab_size = limits["vocab_size"].integer(1, kMaxVocabEntries)};
   if (root.contains("special_ids")) {
     SpecialTokens& special = manifest.special_ids.emplace();
     for (const auto& [name, id] : kSpecialFields) {
@@ -95,11 +95,11 @@ Manifest from_json(const JsonField& root) {
                                 .sha256 = source["sha256"].hex(64)});
   });
   root["token_length_histogram"].for_each([&](const JsonField& count) {
-    manifest.token_length_histogram.push_back(count.integer(0, kMostSamples));
+    manifest.token_length_histogram.push_back(count.integer(0, kMaxSamples));
   });
   root["shards"].for_each([&](const JsonField& shard) {
     manifest.shards.push_back({.name = shard["name"].text(),
-                               .samples = shard["samples"].integer(0, kMostSamples),
+                               .samples = shard["samples"].integer(0, kMaxSamples),
                                .bytes = shard["bytes"].count(),
                                .xxh3 = shard["xxh3"].hex(32),
                                .md5_of_lists = shard["md5_of_lists"].hex(32)});

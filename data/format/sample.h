@@ -15,7 +15,7 @@ namespace bertha {
 /// A place in the vocabulary.
 using TokenId = int32_t;
 /// Entries of the largest vocabulary.
-inline constexpr int64_t kMostVocabEntries = 1'000'000;
+inline constexpr int64_t kMaxVocabEntries = 1'000'000;
 
 struct SpecialTokens {
   TokenId pad = 0;

@@ -77,8 +77,8 @@ inline std::span<const DatasetFormat> datasets_of(ShardLayout layout) {
 
 /// Element type that token ids of a vocabulary of this size are written with.
 inline Hdf5Element id_element(int64_t vocab_size) {
-  constexpr int64_t kMostEntriesOf16Bits = 32768;
-  return vocab_size > kMostEntriesOf16Bits ? Hdf5Element::kI32 : Hdf5Element::kI16;
+  constexpr int64_t kMaxEntriesOf16Bits = 32768;
+  return vocab_size > kMaxEntriesOf16Bits ? Hdf5Element::kI32 : Hdf5Element::kI16;
 }
 
 inline Hdf5Element written_element(const DatasetFormat& format, int64_t vocab_size) {

@@ -17,12 +17,12 @@ namespace bertha {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789";
-constexpr size_t kMostDigits = 6;
+constexpr size_t kMaxDigits = 6;
 
 /// The numbers that the names of a set have.
 struct Numbers {
   std::set<int64_t> found;
-  size_t digits = kMostDigits;  // the fewest: how far the numbers are padded
+  size_t digits = kMaxDigits;  // the fewest: how far the numbers are padded
 
   void add(const std::string& number) {
     found.insert(std::stoll(number));
@@ -31,7 +31,7 @@ struct Numbers {
 };
 
 bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= kMostDigits &&
+  return !text.empty() && text.size() <= kMaxDigits &&
          text.find_first_not_of(kDigits) == std::string_view::npos;
 }
 

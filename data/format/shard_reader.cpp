@@ -200,10 +200,10 @@ void ShardRows::expect_dataset(const DatasetFormat& want) {
   if (want.width == RowWidth::kOne) return;
   int64_t& columns = want.width == RowWidth::kTokens ? row_tokens_ : row_masked_;
   if (columns == 0) columns = found.extents[1];
-  constexpr int64_t kMostColumns = 32768;  // positions are int16
-  if (found.extents[1] != columns || columns < 1 || columns > kMostColumns) {
+  constexpr int64_t kMaxColumns = 32768;  // positions are int16
+  if (found.extents[1] != columns || columns < 1 || columns > kMaxColumns) {
     fail(ExitCode::kData, path, ": dataset ", want.name, " has ", found.extents[1],
-         " columns, want ", std::clamp<int64_t>(columns, 1, kMostColumns));
+         " columns, want ", std::clamp<int64_t>(columns, 1, kMaxColumns));
   }
 }
 

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 /// The result of checking one shard.
 struct ShardResult {
   std::string shard;
-  int64_t most_findings = 0;
+  int64_t max_findings = 0;
   std::vector<Finding> findings = {};
   int64_t num_unlisted = 0;  // findings beyond the most that are kept
   int64_t bytes = 0;
@@ -40,7 +40,7 @@ struct ShardResult {
   DataStats stats = {};
 
   void add(int64_t row, const std::string& dataset, const std::string& what) {
-    if (std::ssize(findings) >= most_findings) {
+    if (std::ssize(findings) >= max_findings) {
       ++num_unlisted;
       return;
     }
@@ -287,7 +287,7 @@ VerifyReport verify_data(const std::string& path, const VerifyOptions& options,
 
   std::vector<ShardResult> results;
   for (const std::string& name : names) {
-    results.push_back({.shard = name, .most_findings = options.most_findings_per_shard});
+    results.push_back({.shard = name, .max_findings = options.max_findings_per_shard});
   }
   const auto check = [&](int64_t shard) {
     const auto i = static_cast<size_t>(shard);

@@ -13,7 +13,7 @@ namespace bertha {
 struct VerifyOptions {
   std::optional<SampleLimits> limits;  // default: the manifest's, else the benchmark's
   int64_t num_threads = 0;             // 0: one per core
-  int64_t most_findings_per_shard = 1000;
+  int64_t max_findings_per_shard = 1000;
   std::string checksum_list = {};  // a published one (checksum_list.h) to compare with; empty: none
 };
 

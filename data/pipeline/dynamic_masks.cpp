@@ -21,7 +21,7 @@ int64_t wanted_masks(int64_t tokens, double fraction) {
 }
 
 MaskDrawer::MaskDrawer(MaskRule rule, uint64_t seed, int64_t most_masked)
-    : rule_(std::move(rule)), seed_(seed ^ kMaskKey), most_masked_(most_masked) {
+    : rule_(std::move(rule)), seed_(seed ^ kMaskKey), max_masked_(most_masked) {
   const auto& continues = rule_.continues_word;
   BERTHA_CHECK(!continues || std::ssize(*continues) == rule_.vocab_size, "a vocabulary of ",
                rule_.vocab_size, " entries");
@@ -73,7 +73,7 @@ void MaskDrawer::choose(int64_t wanted, Draws& draws) {
   positions_.clear();
   if (words_.empty()) return;
   const int64_t shortest = std::ranges::min_element(words_, {}, &Word::size)->size();
-  const int64_t most = std::min(std::max(wanted, shortest), most_masked_);
+  const int64_t most = std::min(std::max(wanted, shortest), max_masked_);
   const auto num_words = std::ssize(words_);
   for (int64_t i = 0; i < num_words && std::ssize(positions_) < most; ++i) {
     const auto drawn = static_cast<size_t>(i + draws.below(num_words - i));

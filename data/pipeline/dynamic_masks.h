@@ -53,7 +53,7 @@ class MaskDrawer {
 
   MaskRule rule_;
   uint64_t seed_;
-  int64_t most_masked_;
+  int64_t max_masked_;
   // The current sample.
   std::vector<TokenId> tokens_;
   std::vector<Word> words_;  // candidates

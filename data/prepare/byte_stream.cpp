@@ -20,7 +20,7 @@ namespace bertha {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 18;
-constexpr uint64_t kMostXzBytes = uint64_t{1} << 30;  // memory; level 9 needs 65 MiB
+constexpr uint64_t kMaxXzBytes = uint64_t{1} << 30;  // memory; level 9 needs 65 MiB
 
 Decoder gzip_decoder() {
   constexpr int kGzipOnly = 16;
@@ -51,7 +51,7 @@ Decoder xz_decoder() {
     delete old;
   });
   const auto start = [state] {
-    BERTHA_CHECK(lzma_stream_decoder(state.get(), kMostXzBytes, 0) == LZMA_OK,
+    BERTHA_CHECK(lzma_stream_decoder(state.get(), kMaxXzBytes, 0) == LZMA_OK,
                  "lzma_stream_decoder");
   };
   start();
@@ -76,10 +76,10 @@ Decoder xz_decoder() {
 }
 
 Decoder zstd_decoder() {
-  constexpr int kMostWindowBits = 31;  // as with zstd --ultra --long=31
+  constexpr int kMaxWindowBits = 31;  // as with zstd --ultra --long=31
   const std::shared_ptr<ZSTD_DStream> state(ZSTD_createDStream(), ZSTD_freeDStream);
   BERTHA_CHECK(state != nullptr, "ZSTD_createDStream");
-  ZSTD_DCtx_setParameter(state.get(), ZSTD_d_windowLogMax, kMostWindowBits);
+  ZSTD_DCtx_setParameter(state.get(), ZSTD_d_windowLogMax, kMaxWindowBits);
   return [state](std::string_view& input, std::span<char>& out) -> DecodeStep {
     ZSTD_inBuffer from{input.data(), input.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
@@ -149,9 +149,9 @@ ByteStream::~ByteStream() {
 
 /// Reads until there is enough to recognize a format; false at the end.
 bool ByteStream::fill() {
-  constexpr size_t kFewestBytes = 8;
+  constexpr size_t kMinBytes = 8;
   size_t size = 0;
-  while (size < kFewestBytes) {
+  while (size < kMinBytes) {
     const ssize_t got = ::read(descriptor_, buffer_.data() + size, buffer_.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {

@@ -20,8 +20,8 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostDocumentBytes = size_t{1} << 20;
-constexpr size_t kMostParagraphBytes = size_t{1} << 20;
+constexpr size_t kMaxDocumentBytes = size_t{1} << 20;
+constexpr size_t kMaxParagraphBytes = size_t{1} << 20;
 
 /// Consecutive sources whose text is cut into parts by itself.
 struct SourceGroup {
@@ -68,7 +68,7 @@ class PartCutter {
       end_paragraph();
     } else if (options_.text_form == TextForm::kProse) {
       paragraph_.append(line).append(" ");
-      if (paragraph_.size() > kMostParagraphBytes) cut_paragraph();
+      if (paragraph_.size() > kMaxParagraphBytes) cut_paragraph();
     } else {
       for (const std::string& sentence : split_sentences(line)) add_sentence(sentence);
     }
@@ -104,9 +104,9 @@ class PartCutter {
 
  private:
   void add_sentence(std::string_view sentence) {
-    for_each_piece(sentence, kMostLineBytes,
+    for_each_piece(sentence, kMaxLineBytes,
                    [&](std::string_view piece) { document_.append(piece).append("\n"); });
-    if (document_.size() >= kMostDocumentBytes) {
+    if (document_.size() >= kMaxDocumentBytes) {
       std::string paragraph = std::exchange(paragraph_, "");
       end_document();
       paragraph_ = std::move(paragraph);
@@ -121,7 +121,7 @@ class PartCutter {
   /// All sentences of the paragraph except the last, which may continue.
   void cut_paragraph() {
     std::vector<std::string> sentences = split_sentences(std::exchange(paragraph_, ""));
-    if (sentences.back().size() < kMostParagraphBytes) {
+    if (sentences.back().size() < kMaxParagraphBytes) {
       paragraph_ = std::move(sentences.back()) + " ";
       sentences.pop_back();
     }
@@ -205,13 +205,13 @@ void hold_out_one(std::vector<GroupText>& groups) {
 
 DocumentForm find_document_form(const std::vector<SourceFile>& sources, DocumentForm given) {
   constexpr size_t kProbedBytes = size_t{1} << 20;
-  constexpr int64_t kMostProbed = 64;
+  constexpr int64_t kMaxProbed = 64;
   constexpr int64_t kLongLineBytes = 200;
   if (given != DocumentForm::kAuto) return given;
   int64_t probed = 0, bytes = 0, lines = 0;
   bool has_blank = false;
   for (const SourceFile& source : sources) {
-    if (source.form != SourceForm::kText || probed == kMostProbed) continue;
+    if (source.form != SourceForm::kText || probed == kMaxProbed) continue;
     ++probed;
     std::string text(source.open()->peek(kProbedBytes).substr(0, kProbedBytes));
     std::erase_if(text, [](char c) { return c == '\r' || c == '\t' || c == ' '; });

@@ -30,7 +30,7 @@ class Generator {
         special_(vocabulary.special()),
         vocab_size_(vocabulary.size()),
         options_(options),
-        most_tokens_(options.max_seq_tokens - kSpecialTokens),
+        max_tokens_(options.max_seq_tokens - kSpecialTokens),
         random_(options.seed) {}
 
   GeneratedSamples run() {
@@ -74,9 +74,9 @@ class Generator {
   /// All samples of one document in one pass. A chunk is a run of sentences of about the target
   /// length; its first sentences are segment A.
   void pair_sentences(int64_t place) {
-    int64_t target_tokens = most_tokens_;
+    int64_t target_tokens = max_tokens_;
     if (random_.random() < options_.short_seq_probability) {
-      target_tokens = random_.randint(2, most_tokens_);
+      target_tokens = random_.randint(2, max_tokens_);
     }
     const int64_t end = end_sentence(place);
     int64_t chunk_begin = first_sentence(place);
@@ -130,7 +130,7 @@ class Generator {
   }
 
   void truncate(Segment& a, Segment& b) {
-    while (a.size() + b.size() > most_tokens_) {
+    while (a.size() + b.size() > max_tokens_) {
       Segment& longer = a.size() > b.size() ? a : b;
       if (random_.random() < 0.5) {
         ++longer.begin;
@@ -214,7 +214,7 @@ class Generator {
   const SpecialTokens special_;
   const int64_t vocab_size_;
   const GeneratorOptions options_;
-  const int64_t most_tokens_;
+  const int64_t max_tokens_;
   PythonRandom random_;
   std::vector<int64_t> document_order_;
   SampleSet samples_;

@@ -41,10 +41,10 @@ LineReader::LineReader(std::shared_ptr<ByteStream> stream,
 }
 
 std::optional<std::string_view> LineReader::next() {
-  const std::optional<std::string_view> piece = next_piece(kMostLineBytes + 1);
+  const std::optional<std::string_view> piece = next_piece(kMaxLineBytes + 1);
   if (!piece) return std::nullopt;
-  if (!ends_line_ || piece->size() - piece->ends_with('\n') > kMostLineBytes) {
-    fail(ExitCode::kData, path(), ", line ", line_number_, ": longer than ", kMostLineBytes,
+  if (!ends_line_ || piece->size() - piece->ends_with('\n') > kMaxLineBytes) {
+    fail(ExitCode::kData, path(), ", line ", line_number_, ": longer than ", kMaxLineBytes,
          " bytes, want one sentence per line and a blank line between documents;"
          " give --prose for ordinary text");
   }

@@ -14,7 +14,7 @@
 namespace bertha {
 
 /// The longest line that is read as a sentence.
-inline constexpr int64_t kMostLineBytes = int64_t{1} << 20;
+inline constexpr int64_t kMaxLineBytes = int64_t{1} << 20;
 
 /// The lines of a UTF-8 text file, without the byte order mark that some editors write first. Only
 /// '\n' ends one.
@@ -29,7 +29,7 @@ class LineReader {
 
   /// The next line without its '\n' and without any '\r', which TensorFlow's readline leaves out
   /// wherever it stands; valid until the following call; nothing after the last.
-  /// Error(kData): a line of more than kMostLineBytes.
+  /// Error(kData): a line of more than kMaxLineBytes.
   std::optional<std::string_view> next();
   /// The next line with its '\n', which the last one may lack. Of a line of more than `most` bytes
   /// it is the first piece, as for_each_piece() cuts it; the next call returns the next one.

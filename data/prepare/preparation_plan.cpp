@@ -19,10 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostShards = 100'000;
+constexpr int64_t kMaxShards = 100'000;
 constexpr int64_t kPartMib = 8;
 constexpr double kHoldOut = 0.01;
-constexpr int64_t kMostHeldOutSamples = 10'000;  // as the published evaluation has
+constexpr int64_t kMaxHeldOutSamples = 10'000;  // as the published evaluation has
 constexpr uint64_t kHeldOutSeeds = uint64_t{1} << 32;
 constexpr const char* kHeldOutFolder = "eval";
 constexpr const char* kHeldOutName = "part_eval.hdf5";
@@ -137,7 +137,7 @@ void check_options(const PrepareOptions& options) {
   if (options.vocab_file.empty()) {
     fail(ExitCode::kUsage, "--vocab is missing, want the path of a vocabulary, or --ids");
   }
-  check_range<int64_t>("--shards", options.num_shards, 0, kMostShards - 1);
+  check_range<int64_t>("--shards", options.num_shards, 0, kMaxShards - 1);
   check_range<int64_t>("--eval-samples", options.eval_samples, 0);
   check_range("--workers", options.workers, 0);
   if (options.part_mib != kPartsByForm) {
@@ -209,7 +209,7 @@ PreparationPlan plan_held_out(const PreparationPlan& plan,
   eval.manifest.options["duplication"] = "1";
   eval.manifest.options["num_shards"] = "0";
   eval.manifest.counts.clear();
-  eval.eval_samples = kMostHeldOutSamples;
+  eval.eval_samples = kMaxHeldOutSamples;
   eval.parts_are_shards = false;
   eval.part_layout = ShardLayout::kVariableLength;
   for (size_t i = 0; i < texts.size(); ++i) {

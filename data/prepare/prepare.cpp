@@ -215,12 +215,12 @@ Manifest make_data(const PrepareOptions& options, const PreparationPlan& plan,
 
 /// The text of a sample, with its [MASK], as much as fits into a few lines.
 std::string text_of_sample(const SampleView& sample, const Vocabulary& vocabulary) {
-  constexpr size_t kMostBytes = 480;
+  constexpr size_t kMaxBytes = 480;
   std::string text;
   for (const TokenId id : sample.token_ids) {
     const std::string& wordpiece = vocabulary.wordpiece(id);
     const bool goes_on = wordpiece.starts_with("##");
-    if (text.size() + wordpiece.size() > kMostBytes) return text + " ...";
+    if (text.size() + wordpiece.size() > kMaxBytes) return text + " ...";
     if (!goes_on && !text.empty()) text += ' ';
     text += goes_on ? wordpiece.substr(2) : wordpiece;
   }

@@ -20,13 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostNames = 10;  // in a message, for each reason
+constexpr size_t kMaxNames = 10;  // in a message, for each reason
 
 // --- kinds of files by their beginning ---
 
 constexpr size_t kProbedBytes = size_t{1} << 16;
 constexpr size_t kOpeningBytes = 1024;  // enough to show JSON and HTML
-constexpr size_t kMostProbedLine = size_t{1} << 20;
+constexpr size_t kMaxProbedLine = size_t{1} << 20;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 /// `text` begins with no blank; its last line may be cut.
@@ -54,13 +54,13 @@ bool is_html(std::string_view text) {
 /// The columns of a table (RFC 4180); 0 if the text is not one. Its records have equally many
 /// fields, and either the first names the columns or the fields are quoted.
 int64_t columns_of_table(std::string_view text, char separator) {
-  constexpr int64_t kFewestRecords = 3, kMostRecords = 20;
-  constexpr size_t kMostNameBytes = 40;
+  constexpr int64_t kMinRecords = 3, kMaxRecords = 20;
+  constexpr size_t kMaxNameBytes = 40;
   static const std::regex name(R"("?(?=.*[A-Za-z])[\w -]+"?)");  // ASCII
   const char stops[] = {separator, '\n'};
   int64_t columns = 0, fields = 0, records = 0, quoted = 0;
   bool has_names = true;
-  while (!text.empty() && records < kMostRecords) {
+  while (!text.empty() && records < kMaxRecords) {
     size_t size = text.find_first_of(stops, 0, 2);
     if (text.starts_with('"')) {
       size = text.find('"', 1);  // one that belongs to the field is written twice
@@ -74,7 +74,7 @@ int64_t columns_of_table(std::string_view text, char separator) {
     text.remove_prefix(field.size());
     if (fields++ > 0 && field.starts_with(' ')) return 0;  // as after the comma of a sentence
     has_names = has_names &&
-                (records > 0 || (field.size() <= kMostNameBytes && std::regex_match(field, name)));
+                (records > 0 || (field.size() <= kMaxNameBytes && std::regex_match(field, name)));
     if (!text.empty() && text.front() != separator && text.front() != '\n') return 0;
     const bool ends = text.empty() || text.front() == '\n';
     text.remove_prefix(text.empty() ? 0 : 1);
@@ -82,7 +82,7 @@ int64_t columns_of_table(std::string_view text, char separator) {
     if (records++ == 0) columns = fields;
     if (std::exchange(fields, 0) != columns) return 0;
   }
-  if (columns < 2 || records < kFewestRecords) return 0;
+  if (columns < 2 || records < kMinRecords) return 0;
   const bool has_many = columns > 2 || separator == '\t';
   const bool is_table = (has_names && (has_many || quoted > 0)) || 2 * quoted >= records ||
                         (columns > 2 && separator == '\t');
@@ -92,11 +92,11 @@ int64_t columns_of_table(std::string_view text, char separator) {
 /// Whether an object is all of the first line.
 bool begins_as_json_lines(const std::string& path) {
   ByteStream stream(path);
-  std::string_view text = stream.peek(kMostProbedLine).substr(0, kMostProbedLine);
+  std::string_view text = stream.peek(kMaxProbedLine).substr(0, kMaxProbedLine);
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   text.remove_prefix(std::min(text.size(), text.find_first_not_of(kBlanks)));
   const size_t end = text.find('\n');
-  if (end == std::string_view::npos && text.size() + 3 >= kMostProbedLine) return is_json(text);
+  if (end == std::string_view::npos && text.size() + 3 >= kMaxProbedLine) return is_json(text);
   try {
     return text.empty() || parse_json(text.substr(0, end)).is_object();
   } catch (const nlohmann::json::exception&) {
@@ -204,7 +204,7 @@ std::vector<std::string> files_of_folder(const std::string& folder, MissingFiles
     std::vector<std::string>& names = others[count];
     if (names.empty()) continue;
     std::ranges::sort(names);
-    told += concat("; ", text, ": ", names.size(), " (", first_names(names, kMostNames), ")");
+    told += concat("; ", text, ": ", names.size(), " (", first_names(names, kMaxNames), ")");
     if (left_out != nullptr) (*left_out)[count] += std::ssize(names);
   }
   if (files.empty()) {

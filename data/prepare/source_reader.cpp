@@ -15,7 +15,7 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostRecordBytes = kMostTextBytes;
+constexpr size_t kMaxRecordBytes = kMaxTextBytes;
 
 template <class... Parts>
 [[noreturn]] void wrong(const LineReader& lines, int64_t line, const Parts&... parts) {
@@ -24,7 +24,7 @@ template <class... Parts>
 
 void read_plain_text(LineReader& lines, DocumentForm documents, const TextSink& sink) {
   std::string scratch;
-  while (const auto piece = lines.next_piece(kMostLineBytes)) {
+  while (const auto piece = lines.next_piece(kMaxLineBytes)) {
     const std::string_view line = without_line_end(*piece, scratch);
     sink.line(line);
     const bool ends = documents == DocumentForm::kLine
@@ -43,7 +43,7 @@ void take_record(LineReader& lines, int64_t number, std::string_view text, const
   std::string scratch;
   while (!text.empty()) {
     const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
-    for_each_piece(text.substr(0, size), kMostLineBytes,
+    for_each_piece(text.substr(0, size), kMaxLineBytes,
                    [&](std::string_view piece) { sink.line(without_line_end(piece, scratch)); });
     text.remove_prefix(size);
   }
@@ -53,9 +53,9 @@ void take_record(LineReader& lines, int64_t number, std::string_view text, const
 /// `what` is "field" or "column".
 [[noreturn]] void lacks(const LineReader& lines, int64_t line, const char* what,
                         const std::string& name, const std::vector<std::string>& found) {
-  constexpr size_t kMostNames = 20;
+  constexpr size_t kMaxNames = 20;
   wrong(lines, line, "no ", what, " \"", name, "\", found ",
-        found.empty() ? "none" : first_names(found, kMostNames), "; choose one with --field");
+        found.empty() ? "none" : first_names(found, kMaxNames), "; choose one with --field");
 }
 
 const nlohmann::json& field_of(const nlohmann::json& record, const std::string& field,
@@ -117,9 +117,9 @@ std::string text_of(const nlohmann::json& value, const std::string& field,
 
 void read_json_lines(LineReader& lines, const std::string& field, const TextSink& sink,
                      const std::optional<TokenIds>& ids) {
-  while (const auto line = lines.next_piece(kMostRecordBytes)) {
+  while (const auto line = lines.next_piece(kMaxRecordBytes)) {
     if (!lines.ends_line()) {
-      wrong(lines, lines.line_number(), "longer than ", kMostRecordBytes,
+      wrong(lines, lines.line_number(), "longer than ", kMaxRecordBytes,
             " bytes, want one record per line");
     }
     if (strip(*line).empty()) continue;
@@ -177,7 +177,7 @@ class TableReader {
 
   /// The next line, without its end, into line_.
   bool read_line() {
-    const auto line = lines_.next_piece(kMostRecordBytes);
+    const auto line = lines_.next_piece(kMaxRecordBytes);
     if (!line) return false;
     line_ = *line;
     if (line_.ends_with('\n')) line_.pop_back();
@@ -193,7 +193,7 @@ class TableReader {
       field.append(line_, at, quote - at);
       if (quote == std::string::npos) {
         field += '\n';
-        if (field.size() > kMostRecordBytes || !read_line()) {
+        if (field.size() > kMaxRecordBytes || !read_line()) {
           wrong(lines_, number_, "a quoted field that does not end, want \" at its end");
         }
         at = 0;

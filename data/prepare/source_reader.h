@@ -16,7 +16,7 @@ enum class DocumentForm : uint8_t { kAuto, kBlank, kLine, kFile };
 /// Receives a text.
 struct TextSink {
   /// A line of a document, without the line end; empty, or white space, between paragraphs. A line
-  /// of plain text that is longer than kMostLineBytes comes in pieces, cut at white space.
+  /// of plain text that is longer than kMaxLineBytes comes in pieces, cut at white space.
   std::function<void(std::string_view line)> line;
   std::function<void()> end_document;
   std::function<void(int64_t bytes)> bytes = {};  // read from the file since the last call

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int64_t kMostIds = 1 << 20;  // far above every BERT vocabulary
+constexpr int64_t kMaxIds = 1 << 20;  // far above every BERT vocabulary
 
 // The fields that name the special tokens, in the order of TokenizerFiles::special.
 constexpr std::array kSpecialFields = {"pad_token", "unk_token", "cls_token", "sep_token",
@@ -120,12 +120,12 @@ class FilesReader {
       model["continuing_subword_prefix"].wrong("##");
     }
     model["vocab"].for_each_key([&](const std::string& text, const JsonField& id) {
-      place(id, text, id.integer(0, kMostIds));
+      place(id, text, id.integer(0, kMaxIds));
     });
     if (!root.contains("added_tokens")) return;
     size_t next = 0;
     file["added_tokens"].for_each([&](const JsonField& token) {
-      const int64_t id = token["id"].integer(0, kMostIds);
+      const int64_t id = token["id"].integer(0, kMaxIds);
       const bool is_known = place(token, token["content"].text(), id);
       add(added_token(root["added_tokens"][next++], id), is_known);
     });
@@ -135,7 +135,7 @@ class FilesReader {
   void read_added() {
     with_json(folder_ / "added_tokens.json", [&](const Json&, const JsonField& file) {
       file.for_each_key([&](const std::string& text, const JsonField& number) {
-        const int64_t id = number.integer(0, kMostIds);
+        const int64_t id = number.integer(0, kMaxIds);
         const bool is_known = place(number, text, id);
         add({.text = text, .id = static_cast<TokenId>(id), .normalized = true}, is_known);
       });
@@ -145,7 +145,7 @@ class FilesReader {
       file["added_tokens_decoder"].for_each_key(
           [&](const std::string& key, const JsonField& token) {
             const std::optional<int64_t> id = id_of(key);
-            if (!id) token.wrong(concat("an id from 0 to ", kMostIds, " as its name"));
+            if (!id) token.wrong(concat("an id from 0 to ", kMaxIds, " as its name"));
             const auto is_same = [&](const AddedToken& old) { return old.id == *id; };
             const auto old = std::ranges::find_if(files_.added, is_same);
             const bool was_added = old != files_.added.end() && !old->is_wordpiece;
@@ -158,7 +158,7 @@ class FilesReader {
   static std::optional<int64_t> id_of(const std::string& key) {
     if (key.empty() || key.size() > 7 || !std::ranges::all_of(key, is_digit)) return std::nullopt;
     const int64_t id = std::stoll(key);
-    return id <= kMostIds ? std::optional(id) : std::nullopt;
+    return id <= kMaxIds ? std::optional(id) : std::nullopt;
   }
   static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

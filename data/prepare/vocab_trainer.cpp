@@ -21,13 +21,13 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kFewestWordpieces = 128;
-constexpr int64_t kLeastPairCount = 2;  // a pair seen once teaches nothing
+constexpr int64_t kMinWordpieces = 128;
+constexpr int64_t kMinPairCount = 2;  // a pair seen once teaches nothing
 constexpr int64_t kWordpiecesPerReport = 256;
 // Characters before the first pair: as many in proportion as the published vocabulary has, but
 // enough for English.
 constexpr int64_t kWordpiecesPerCharacter = 15;
-constexpr int64_t kFewestCharacters = 160;
+constexpr int64_t kMinCharacters = 160;
 
 // The published vocabulary: 30,522 wordpieces, 99 unused ones before [UNK] and 895 after [MASK].
 constexpr int64_t kBertWordpieces = 30522;
@@ -45,7 +45,7 @@ std::string advice_for(int64_t num_learned, int64_t num_wordpieces) {
   while (num_wordpieces - kBertSpecial - count_unused(num_wordpieces) > num_learned) {
     --num_wordpieces;
   }
-  if (num_wordpieces < kFewestWordpieces) return "give more text";
+  if (num_wordpieces < kMinWordpieces) return "give more text";
   return concat("ask for a vocabulary of at most ", num_wordpieces, " or give more text");
 }
 
@@ -196,15 +196,15 @@ std::vector<WordCount> count_words(const std::vector<SourceFile>& sources,
                       for (const auto& [word, count] : words) add(total, word, count);
                     });
   std::erase_if(total, [](const auto& entry) {
-    return count_characters(entry.first) > WordPieceTokenizer::kMostCharactersPerWord;
+    return count_characters(entry.first) > WordPieceTokenizer::kMaxCharactersPerWord;
   });
   return ranked(total);
 }
 
 std::vector<std::string> special_wordpieces(int64_t num_wordpieces) {
-  if (num_wordpieces < kFewestWordpieces || num_wordpieces > kMostVocabEntries) {
-    fail(ExitCode::kUsage, "--size ", num_wordpieces, ", want ", kFewestWordpieces, " to ",
-         kMostVocabEntries);
+  if (num_wordpieces < kMinWordpieces || num_wordpieces > kMaxVocabEntries) {
+    fail(ExitCode::kUsage, "--size ", num_wordpieces, ", want ", kMinWordpieces, " to ",
+         kMaxVocabEntries);
   }
   const int64_t num_unused = count_unused(num_wordpieces);
   const int64_t num_before = num_wordpieces * kBertUnusedBefore / kBertWordpieces;
@@ -223,7 +223,7 @@ std::vector<std::string> train_wordpieces(
   const int64_t num_special = table.size();
   const int64_t first_characters =
       std::min((num_wordpieces - table.size()) / 2,
-               std::max(kFewestCharacters, num_wordpieces / kWordpiecesPerCharacter));
+               std::max(kMinCharacters, num_wordpieces / kWordpiecesPerCharacter));
   const std::vector<WordCount> characters = ranked_characters(words);
   size_t next = std::min(characters.size(), static_cast<size_t>(first_characters));
   for (const std::string& wordpiece : in_byte_order(std::span(characters).first(next)))
@@ -232,7 +232,7 @@ std::vector<std::string> train_wordpieces(
   WordSpeller speller(table, merger);
   for (const WordCount& word : words) speller.add(word);
   while (table.size() < num_wordpieces) {
-    const std::optional<PairMerger::Pair> pair = merger.most_frequent(kLeastPairCount);
+    const std::optional<PairMerger::Pair> pair = merger.most_frequent(kMinPairCount);
     const bool has_character = next < characters.size();
     if (has_character && (!pair || characters[next].count >= pair->count)) {
       const std::string& character = characters[next++].word;

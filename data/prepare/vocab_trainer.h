@@ -37,7 +37,7 @@ struct VocabOptions {
 
 /// [PAD], then [UNK], [CLS], [SEP], [MASK], with as many [unusedN] before and after them as BERT
 /// has in proportion: at 30,522 wordpieces exactly BERT's lines 1 to 999.
-/// Error(kUsage): num_wordpieces outside 128 .. kMostVocabEntries.
+/// Error(kUsage): num_wordpieces outside 128 .. kMaxVocabEntries.
 std::vector<std::string> special_wordpieces(int64_t num_wordpieces);
 
 /// Wordpieces of the words: the special ones; the most frequent single characters (num_wordpieces /

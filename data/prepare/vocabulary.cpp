@@ -38,8 +38,8 @@ Vocabulary::Vocabulary(TokenizerFiles files, TokenizerRules rules)
          ": is empty, want one wordpiece per line; give the vocabulary that the model was trained "
          "with");
   }
-  if (size() > kMostVocabEntries) {
-    fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMostVocabEntries,
+  if (size() > kMaxVocabEntries) {
+    fail(ExitCode::kData, origin, ": ", size(), " wordpieces, want at most ", kMaxVocabEntries,
          "; give a smaller vocabulary");
   }
   for (int64_t id = 0; id < size(); ++id) {

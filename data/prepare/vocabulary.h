@@ -23,7 +23,7 @@ struct StringHash {
 /// nothing but white space, such as U+2028, has an id too; no text contains it.
 ///
 /// Errors    Error(kData) naming file and line: missing or unreadable file, invalid UTF-8, an empty
-///           line, a wordpiece given twice, more than kMostVocabEntries wordpieces, a special token
+///           line, a wordpiece given twice, more than kMaxVocabEntries wordpieces, a special token
 ///           missing.
 class Vocabulary {
  public:

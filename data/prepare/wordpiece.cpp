@@ -10,7 +10,7 @@ namespace bertha {
 namespace {
 
 constexpr size_t kCachedWords = size_t{1} << 16;  // some 5 MiB
-constexpr size_t kMostWordBytes = 128;            // longer ones are rare and not kept
+constexpr size_t kMaxWordBytes = 128;             // longer ones are rare and not kept
 
 bool is_same(std::string_view text, std::string_view token, bool ignores_case) {
   if (!ignores_case) return text.starts_with(token);
@@ -71,7 +71,7 @@ void WordPieceTokenizer::append_ids(std::string_view line, std::vector<TokenId>&
 
 void WordPieceTokenizer::append_plain_text(std::string_view text, std::vector<TokenId>& ids) {
   const auto append = [&](std::string_view key, const auto& compute) {
-    if (key.size() > kMostWordBytes) return compute(ids);
+    if (key.size() > kMaxWordBytes) return compute(ids);
     CachedWord& known = cache_[std::hash<std::string_view>()(key) % kCachedWords];
     if (known.text != key) {
       known.text = key;
@@ -95,8 +95,8 @@ void WordPieceTokenizer::append_plain_text(std::string_view text, std::vector<To
 
 void WordPieceTokenizer::append_word(std::string_view word, std::vector<TokenId>& ids) const {
   const int64_t most = vocabulary_.rules() == TokenizerRules::kTransformers
-                           ? kMostCharactersOfTransformers
-                           : kMostCharactersPerWord;
+                           ? kMaxCharactersOfTransformers
+                           : kMaxCharactersPerWord;
   if (count_characters(word) > most) {
     ids.push_back(vocabulary_.special().unknown);
     return;

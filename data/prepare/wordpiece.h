@@ -21,8 +21,8 @@ namespace bertha {
 /// Source    BERT tokenization.py as the MLPerf reference has it; transformers, BertTokenizer.
 class WordPieceTokenizer {
  public:
-  static constexpr int64_t kMostCharactersPerWord = 200;
-  static constexpr int64_t kMostCharactersOfTransformers = 100;
+  static constexpr int64_t kMaxCharactersPerWord = 200;
+  static constexpr int64_t kMaxCharactersOfTransformers = 100;
 
   explicit WordPieceTokenizer(const Vocabulary& vocabulary, const TokenizerSettings& settings = {});
 

@@ -38,9 +38,9 @@ Json lamb_to_json(const LambState& lamb) {
 }
 
 // Upper limit of steps, samples and evaluations, whose sums do not overflow 64 bits.
-constexpr int64_t kMostCounted = 1'000'000'000'000;
+constexpr int64_t kMaxCounted = 1'000'000'000'000;
 
-int64_t counter(const JsonField& field) { return field.integer(0, kMostCounted); }
+int64_t counter(const JsonField& field) { return field.integer(0, kMaxCounted); }
 
 float single(const JsonField& field) {
   const double value = field.number();

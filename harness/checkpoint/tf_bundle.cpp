@@ -20,8 +20,8 @@
 namespace bertha {
 namespace {
 
-constexpr int32_t kNewestVersion = 1;   // newest version of the format that is supported
-constexpr int64_t kMostShards = 99999;  // five digits in the names
+constexpr int32_t kNewestVersion = 1;  // newest version of the format that is supported
+constexpr int64_t kMaxShards = 99999;  // five digits in the names
 
 /// types.proto: number and our name.
 constexpr std::pair<int32_t, const char*> kDtypes[] = {{1, "F32"},   {2, "F64"},    {3, "I32"},
@@ -92,8 +92,8 @@ TfBundle::TfBundle(const std::string& prefix) : prefix_(prefix) {
          ", want at most ", kNewestVersion, "; save it with an earlier TensorFlow.");
   }
   num_shards_ = header.num_shards();
-  if (num_shards_ < 1 || num_shards_ > kMostShards) {
-    fail(ExitCode::kData, path, ": lists ", num_shards_, " data files, want 1 to ", kMostShards,
+  if (num_shards_ < 1 || num_shards_ > kMaxShards) {
+    fail(ExitCode::kData, path, ": lists ", num_shards_, " data files, want 1 to ", kMaxShards,
          "; the file is damaged, copy it again.");
   }
   for (const auto& [key, message] : entries) {
@@ -159,10 +159,10 @@ std::string TfBundle::read_string(const std::string& key) const {
   const std::string bytes = read_range(key, tensor);
   // One varint with the length, the masked checksum of the lengths as numbers, then the text. The
   // entry's checksum covers the length as a number, that checksum and the text.
-  constexpr size_t kMostVarintBytes = 10;
+  constexpr size_t kMaxVarintBytes = 10;
   google::protobuf::io::CodedInputStream stream(
       reinterpret_cast<const uint8_t*>(bytes.data()),
-      static_cast<int>(std::min(bytes.size(), kMostVarintBytes)));
+      static_cast<int>(std::min(bytes.size(), kMaxVarintBytes)));
   uint64_t length = 0;
   constexpr size_t kCrcBytes = 4;
   const bool has_length = stream.ReadVarint64(&length);

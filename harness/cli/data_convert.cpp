@@ -14,7 +14,7 @@
 namespace bertha {
 namespace {
 
-constexpr int64_t kMostShards = 99'999;  // names have five digits
+constexpr int64_t kMaxShards = 99'999;  // names have five digits
 constexpr int64_t kBytesPerMib = int64_t{1} << 20;
 
 struct ConvertCommand {
@@ -111,7 +111,7 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
   add_layout_option(convert, options.layout);
   add_count(convert, "--shards", options.num_shards,
             "Number of shards to write, with the published sizes (default: as the input files)", 1,
-            kMostShards);
+            kMaxShards);
   add_flag(convert, "--shuffle", command.shuffle,
            "Shuffle all sequences, as the published script does");
   add_count(convert, "--seed", command.seed, "Seed of --shuffle (default {}, the published one)");

@@ -191,7 +191,7 @@ void add_limit_options(CLI::App& command, SampleLimits& limits) {
               most);
   };
   // The limits of a manifest: positions are int16.
-  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, kMostVocabEntries);
+  limit("--vocab-size", limits.vocab_size, "Entries of the vocabulary", 1, kMaxVocabEntries);
   limit("--max-seq-tokens", limits.max_seq_tokens, "Longest sequence", 1, 32767);
   limit("--max-masked-per-seq", limits.max_masked_per_seq,
         "Maximum number of masked tokens per sequence", 0, 32767);

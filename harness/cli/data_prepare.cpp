@@ -48,8 +48,8 @@ void check_list(const std::string& path, int64_t num_shards) {
 
 /// A warning if the text is too small to train on or to evaluate with; "" otherwise.
 std::string warning_of_little_text(int64_t masked_tokens) {
-  constexpr int64_t kFewestMasked = 2500;  // one percentage point
-  if (masked_tokens >= kFewestMasked) return "";
+  constexpr int64_t kMinMasked = 2500;  // one percentage point
+  if (masked_tokens >= kMinMasked) return "";
   return fmt::format(
       "little text: an accuracy over its {} masked tokens is {}, and a model would memorize them; "
       "give more text",

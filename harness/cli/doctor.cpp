@@ -8,7 +8,7 @@ namespace bertha {
 namespace {
 
 /// Limit of a single measurement, generous for the slowest node that a job should use.
-constexpr double kMostSilenceSeconds = 60;
+constexpr double kMaxSilenceSeconds = 60;
 
 struct DoctorOptions {
   std::string json;
@@ -25,7 +25,7 @@ ExitCode report(const std::vector<RankFacts>& ranks, const std::string& json) {
 int run_doctor(const DoctorOptions& options, CommandContext& context) {
   World& world = *context.world;
   context.error_scope = ErrorScope::kThisRank;
-  const auto watchdog = make_watchdog(world, kMostSilenceSeconds);
+  const auto watchdog = make_watchdog(world, kMaxSilenceSeconds);
   const RankFacts mine = measure_rank(options.measure, world);
   std::vector<RankFacts> ranks;
   for (const std::string& text : world.gather_texts(to_json_text(mine))) {

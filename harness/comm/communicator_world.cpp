@@ -14,7 +14,7 @@
 namespace bertha {
 namespace {
 
-constexpr size_t kMostMessageBytes = size_t{1} << 30;  // MPI counts are int
+constexpr size_t kMaxMessageBytes = size_t{1} << 30;  // MPI counts are int
 
 /// A world of some ranks of another world.
 class PartWorld final : public CommunicatorWorld {
@@ -60,7 +60,7 @@ int CommunicatorWorld::agree_max(int value) {
 
 void CommunicatorWorld::broadcast_bytes(std::span<std::byte> bytes, int root) {
   while (!bytes.empty()) {
-    const std::span<std::byte> message = bytes.first(std::min(bytes.size(), kMostMessageBytes));
+    const std::span<std::byte> message = bytes.first(std::min(bytes.size(), kMaxMessageBytes));
     MPI_Request request = MPI_REQUEST_NULL;
     BERTHA_MPI_CHECK(MPI_Ibcast(message.data(), static_cast<int>(message.size()), MPI_BYTE, root,
                                 communicator().get(), &request));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kAlignmentBytes = 256;
 
-static_assert(kMostCopyRanks <= kMostSumParts);
+static_assert(kMaxCopyRanks <= kMaxSumParts);
 
 enum Flag : int { kReady, kArrived, kFlags };
 
@@ -273,8 +273,8 @@ std::unique_ptr<Collectives> make_copy_collectives(World& world, Device& device,
   std::unique_ptr<PeerMemory> staging;
   if (world.node_size() != world.size()) {
     trouble = "the ranks are on several machines";
-  } else if (world.size() > kMostCopyRanks) {
-    trouble = concat("there are ", world.size(), " ranks, more than ", kMostCopyRanks);
+  } else if (world.size() > kMaxCopyRanks) {
+    trouble = concat("there are ", world.size(), " ranks, more than ", kMaxCopyRanks);
   } else {
     flags = std::make_unique<PeerMemory>(device, PeerFlags::bytes(kFlags, world.size()));
     staging = std::make_unique<PeerMemory>(device, options.staging_bytes);

@@ -10,7 +10,7 @@
 namespace bertha {
 
 /// Maximum number of ranks that send each other copies.
-inline constexpr int kMostCopyRanks = 8;
+inline constexpr int kMaxCopyRanks = 8;
 
 struct CopyOptions {
   /// If copies are impossible, kWherePossible uses the other collectives and kAlways throws.
@@ -31,7 +31,7 @@ struct CopyOptions {
 ///           memory of allocate_shared.
 /// Exact     the rank that owns a sum computes it in f32 in the order of the ranks and rounds it
 ///           once: the same bits in every run.
-/// Needs     ranks on one machine, at most kMostCopyRanks, that reach each other's memory.
+/// Needs     ranks on one machine, at most kMaxCopyRanks, that reach each other's memory.
 ///           Otherwise returns `others` itself or, with kAlways, throws Error(kEnvironment) on
 ///           every rank. The views of a call have the same alignment on every rank because each
 ///           rank decides alone whether it is copied.

@@ -78,18 +78,17 @@ GpuState read_gpu_state(const std::string& bus_id) {
   void* const library = found.library;
   Gpu* const gpu = found.gpu;
   const auto number = [&](const char* name) { return read<ReadNumber>(library, name, 0U, gpu); };
-  return {
-      .pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration"),
-      .most_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration"),
-      .pcie_lanes = number("nvmlDeviceGetCurrPcieLinkWidth"),
-      .most_pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth"),
-      .sm_mhz = sm_mhz_of(library, gpu),
-      .most_sm_mhz = read<ReadClock>(library, "nvmlDeviceGetMaxClockInfo", 0U, gpu, kClockOfSms),
-      .throttle_reasons =
-          read<ReadReasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", 0ULL, gpu),
-      .uncorrected_errors = read<ReadErrors>(library, "nvmlDeviceGetTotalEccErrors", 0ULL, gpu,
-                                             kUncorrected, kSinceDriverStart),
-      .energy_mj = energy_mj_of(library, gpu)};
+  return {.pcie_generation = number("nvmlDeviceGetCurrPcieLinkGeneration"),
+          .max_pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration"),
+          .pcie_lanes = number("nvmlDeviceGetCurrPcieLinkWidth"),
+          .max_pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth"),
+          .sm_mhz = sm_mhz_of(library, gpu),
+          .max_sm_mhz = read<ReadClock>(library, "nvmlDeviceGetMaxClockInfo", 0U, gpu, kClockOfSms),
+          .throttle_reasons =
+              read<ReadReasons>(library, "nvmlDeviceGetCurrentClocksThrottleReasons", 0ULL, gpu),
+          .uncorrected_errors = read<ReadErrors>(library, "nvmlDeviceGetTotalEccErrors", 0ULL, gpu,
+                                                 kUncorrected, kSinceDriverStart),
+          .energy_mj = energy_mj_of(library, gpu)};
 }
 
 GpuCounters read_gpu_counters(const std::string& bus_id) {

@@ -8,11 +8,11 @@ namespace bertha {
 /// The driver's report on a GPU. 0 = not reported.
 struct GpuState {
   int64_t pcie_generation = 0;  // current; an idle GPU lowers it
-  int64_t most_pcie_generation = 0;
+  int64_t max_pcie_generation = 0;
   int64_t pcie_lanes = 0;
-  int64_t most_pcie_lanes = 0;
+  int64_t max_pcie_lanes = 0;
   int64_t sm_mhz = 0;
-  int64_t most_sm_mhz = 0;
+  int64_t max_sm_mhz = 0;
   uint64_t throttle_reasons = 0;    // bits of nvmlClocksThrottleReason...
   uint64_t uncorrected_errors = 0;  // ECC errors of its memory since the driver was loaded
   uint64_t energy_mj = 0;           // since the driver was loaded; updated about every 20 ms

@@ -45,10 +45,10 @@ class Messages {
 
   template <class Start>
   void in_pieces(int64_t bytes, const Start& start) {
-    constexpr int64_t kMostBytes = int64_t{1} << 30;  // MPI counts are int
-    for (int64_t begin = 0; begin < bytes; begin += kMostBytes) {
+    constexpr int64_t kMaxBytes = int64_t{1} << 30;  // MPI counts are int
+    for (int64_t begin = 0; begin < bytes; begin += kMaxBytes) {
       requests_.push_back(MPI_REQUEST_NULL);
-      start(begin, static_cast<int>(std::min(bytes - begin, kMostBytes)), &requests_.back());
+      start(begin, static_cast<int>(std::min(bytes - begin, kMaxBytes)), &requests_.back());
     }
   }
 

@@ -24,7 +24,7 @@ constexpr double kDefault_s = 600;
 // The first rank that reports ends the others; they wait longer, so that only one message is
 // printed.
 constexpr double kBetweenRanks_s = 3;
-constexpr int kMostDelays = 5;
+constexpr int kMaxDelays = 5;
 
 double limit_s(const EnvironmentLookup& lookup) {
   const char* text = lookup(kVariable);
@@ -108,7 +108,7 @@ StartLimit::StartLimit(const EnvironmentLookup& lookup, int num_ranks, std::stri
   const char* job = lookup("PMIX_NAMESPACE");
   const char* const rank_text = lookup("PMIX_RANK");
   const int rank = rank_text == nullptr ? 0 : parse_number<int>(rank_text).value_or(0);
-  const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMostDelays);
+  const double own_s = timeout_s + kBetweenRanks_s * std::min(rank, kMaxDelays);
   thread_ =
       std::jthread([own_s, timeout_s, num_ranks, what = std::move(what),
                     job = std::string(job == nullptr ? "" : job)](const std::stop_token& started) {

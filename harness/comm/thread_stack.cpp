@@ -22,18 +22,18 @@
 namespace bertha {
 namespace {
 
-constexpr int kMostFrames = 64;
+constexpr int kMaxFrames = 64;
 constexpr int kOwnFrames = 2;  // the handler, and the return from the signal
-constexpr std::chrono::milliseconds kMostWait{1000};
+constexpr std::chrono::milliseconds kMaxWait{1000};
 constexpr std::chrono::milliseconds kPolling{5};
 
 // A signal handler can use only globals.
-std::array<void*, kMostFrames> frames{};
+std::array<void*, kMaxFrames> frames{};
 std::atomic<int> num_frames = 0;
 
 int stack_signal() { return SIGRTMIN + 6; }
 
-extern "C" void on_stack_signal(int) { num_frames = backtrace(frames.data(), kMostFrames); }
+extern "C" void on_stack_signal(int) { num_frames = backtrace(frames.data(), kMaxFrames); }
 
 std::string function_name(const char* symbol) {
   int status = 0;
@@ -90,7 +90,7 @@ ThreadStack::ThreadStack() : id_(gettid()) {
 std::string ThreadStack::text() const {
   num_frames = 0;
   tgkill(getpid(), id_, stack_signal());
-  for (auto waited = kPolling; num_frames == 0 && waited < kMostWait; waited += kPolling) {
+  for (auto waited = kPolling; num_frames == 0 && waited < kMaxWait; waited += kPolling) {
     std::this_thread::sleep_for(kPolling);
   }
   if (num_frames == 0) return "it does not react to signals; " + process_text(id_);

@@ -133,7 +133,7 @@ void check_run(const Config& config, std::vector<std::string>& errors) {
 
 /// A plan lists every evaluation, and counts sequences in 64 bits.
 void check_length(const Config& config, std::vector<std::string>& errors) {
-  constexpr double kMostEvals = 20e6, kMostSamples = 1e18;
+  constexpr double kMaxEvals = 20e6, kMaxSamples = 1e18;
   const TrainConfig& train = config.train;
   const auto batch = static_cast<double>(train.global_batch_seqs);
   double samples = static_cast<double>(train.max_steps) * batch;
@@ -143,7 +143,7 @@ void check_length(const Config& config, std::vector<std::string>& errors) {
   const int64_t interval = config.eval.every_samples > 0
                                ? config.eval.every_samples
                                : eval_interval_samples(train.global_batch_seqs);
-  if (samples > kMostSamples || samples / static_cast<double>(interval) > kMostEvals) {
+  if (samples > kMaxSamples || samples / static_cast<double>(interval) > kMaxEvals) {
     errors.push_back(concat("train.max_steps = ", train.max_steps, " makes ", samples,
                             " sequences with an evaluation every ", interval,
                             " of them, want at most 1e+18 sequences and 2e+07 evaluations; lower "

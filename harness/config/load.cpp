@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIncludeDepth = 16;
 constexpr int kMaxFiles = 256;  // each counts as often as it is read
-constexpr size_t kMostFileBytes = 1 << 20;
+constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxListedErrors = 50;
 
 std::string quoted_kind(const YAML::Node& node) {
@@ -100,7 +100,7 @@ bool is_closed(const std::string& text, size_t from) {
 bool is_name(const std::string& key) {
   constexpr const char* kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ";
-  return key.size() <= kMostQuotedBytes && key.find_first_not_of(kLetters) == std::string::npos;
+  return key.size() <= kMaxQuotedBytes && key.find_first_not_of(kLetters) == std::string::npos;
 }
 
 class Loader {
@@ -194,11 +194,11 @@ void Loader::read(const std::string& path, const std::string& asked_at) {
     return;
   }
   std::ifstream stream(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
+  std::string text(kMaxFileBytes + 1, '\0');
   stream.read(text.data(), std::ssize(text));
   text.resize(static_cast<size_t>(stream.gcount()));
-  if (text.size() > kMostFileBytes) {
-    errors_.push_back(concat(from, path, ": has more than ", kMostFileBytes,
+  if (text.size() > kMaxFileBytes) {
+    errors_.push_back(concat(from, path, ": has more than ", kMaxFileBytes,
                              " bytes; give the path of a YAML file"));
     return;
   }
@@ -396,7 +396,7 @@ LoadedConfig Loader::finish() {
     std::string text = errors_.front();
     if (errors_.size() > 1) {
       text = concat(errors_.size(), " errors in the configuration:");
-      for (const std::string& error : errors_ | std::views::take(kMostErrors)) {
+      for (const std::string& error : errors_ | std::views::take(kMaxErrors)) {
         text += "\n  " + error;
       }
       if (errors_.size() > kMaxListedErrors) text += "\n  ...";

@@ -72,7 +72,7 @@ inline constexpr std::array kFigureChecks{
 
 /// Least share of the data sheet's dense peak. An H200 reaches 80 % of it with cuBLASLt; other
 /// models, with less power, reach less.
-inline constexpr double kLeastShareOfPeak = 0.6;
+inline constexpr double kMinShareOfPeak = 0.6;
 
 /// Reasons for low clocks. A power limit (bit 2) is normal under GEMMs.
 struct ThrottleReason {

@@ -71,10 +71,10 @@ Bound bound_of(const FigureCheck& check, const RankFacts& facts, double median) 
              .reason = fmt::format(", {:g} % of the median", 100 * check.least_share)};
   }
   if (check.value == &RankFacts::gpu_gemm_flops) {
-    const double least = kLeastShareOfPeak * peak_flops(facts.gpu, DType::kBF16);
+    const double least = kMinShareOfPeak * peak_flops(facts.gpu, DType::kBF16);
     if (least > bound.least) {
       bound = {.least = least,
-               .reason = fmt::format(", {:g} % of the data sheet's peak", 100 * kLeastShareOfPeak)};
+               .reason = fmt::format(", {:g} % of the data sheet's peak", 100 * kMinShareOfPeak)};
     }
   }
   return bound;
@@ -83,7 +83,7 @@ Bound bound_of(const FigureCheck& check, const RankFacts& facts, double median) 
 std::string clock_text(const FigureCheck& check, const RankFacts& facts) {
   const GpuState& gpu = facts.gpu_state;
   if (check.value != &RankFacts::gpu_gemm_flops || gpu.sm_mhz == 0) return "";
-  return fmt::format(" at {} of {} MHz", gpu.sm_mhz, gpu.most_sm_mhz);
+  return fmt::format(" at {} of {} MHz", gpu.sm_mhz, gpu.max_sm_mhz);
 }
 
 class Doctor {
@@ -177,12 +177,11 @@ class Doctor {
     }
     const bool is_known = gpu.pcie_generation > 0 && gpu.pcie_lanes > 0;
     if (is_known &&
-        (gpu.pcie_generation < gpu.most_pcie_generation || gpu.pcie_lanes < gpu.most_pcie_lanes)) {
-      refuse(
-          fmt::format("{}: PCIe generation {} x{}, want {} x{}; restart the node, then reseat the "
-                      "GPU",
-                      name, gpu.pcie_generation, gpu.pcie_lanes, gpu.most_pcie_generation,
-                      gpu.most_pcie_lanes));
+        (gpu.pcie_generation < gpu.max_pcie_generation || gpu.pcie_lanes < gpu.max_pcie_lanes)) {
+      refuse(fmt::format(
+          "{}: PCIe generation {} x{}, want {} x{}; restart the node, then reseat the "
+          "GPU",
+          name, gpu.pcie_generation, gpu.pcie_lanes, gpu.max_pcie_generation, gpu.max_pcie_lanes));
     }
     if (gpu.uncorrected_errors > 0) {
       refuse(fmt::format(
@@ -196,7 +195,7 @@ class Doctor {
       troubles_.push_back({host_,
                            fmt::format("{}: {} at {} of {} MHz, want none; look at cooling and "
                                        "power",
-                                       name, reason.name, gpu.sm_mhz, gpu.most_sm_mhz),
+                                       name, reason.name, gpu.sm_mhz, gpu.max_sm_mhz),
                            reason.refuses});
     }
   }

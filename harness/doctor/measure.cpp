@@ -158,7 +158,7 @@ double free_in_shm() {
   return error ? 0 : static_cast<double>(space.available);
 }
 
-double most_open_files() {
+double max_open_files() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<double>(limit.rlim_cur) : -1;
 }
@@ -176,7 +176,7 @@ RankFacts measure_rank(const MeasureOptions& options, World& world) {
                   .gpus_seen = static_cast<int>(visible_gpus().size()),
                   .gpu_bus_id = gpu.bus_id};
   facts.shm_free_bytes = free_in_shm();
-  facts.open_files = most_open_files();
+  facts.open_files = max_open_files();
   const std::unique_ptr<World> node = world.make_node_world();
   measure_host(*make_backend({}, {}, cores, world), cores, world, facts);
   if (!gpu.is_none()) {

@@ -8,7 +8,7 @@ namespace bertha {
 namespace {
 
 constexpr size_t kBytes = size_t{64} << 20;
-constexpr int64_t kMostSteps = 2;
+constexpr int64_t kMaxSteps = 2;
 
 std::vector<int64_t> first_ranks(Transport& transport, bool is_first_of_node) {
   const int64_t mine = is_first_of_node ? 1 : 0;
@@ -26,7 +26,7 @@ double neighbor_rate(Transport& transport, bool is_first_of_node) {
   const std::vector<int64_t> firsts = first_ranks(transport, is_first_of_node);
   const auto nodes = std::ssize(firsts);
   double best = -1;
-  for (int64_t step = 1; step <= std::min(kMostSteps, nodes - 1); ++step) {
+  for (int64_t step = 1; step <= std::min(kMaxSteps, nodes - 1); ++step) {
     std::vector<std::vector<std::byte>> outgoing(static_cast<size_t>(transport.size()));
     std::vector<int64_t> incoming_bytes(outgoing.size());
     if (is_first_of_node) {

@@ -6,8 +6,8 @@
 
 namespace bertha {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuState, pcie_generation, most_pcie_generation, pcie_lanes,
-                                   most_pcie_lanes, sm_mhz, most_sm_mhz, throttle_reasons,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuState, pcie_generation, max_pcie_generation, pcie_lanes,
+                                   max_pcie_lanes, sm_mhz, max_sm_mhz, throttle_reasons,
                                    uncorrected_errors, energy_mj, unread)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFacts, rank, host, machine, version, cores, gpus_seen, gpu,
                                    gpu_bus_id, gpu_state, gpu_gemm_flops, gpu_copy_bytes,

@@ -7,7 +7,7 @@ namespace {
 
 // A run has a few dozen batch sizes, each with a graph per pass and piece. Frequent sizes are
 // recorded first; beyond the limit, passes are enqueued operation by operation.
-constexpr size_t kMostGraphs = 512;
+constexpr size_t kMaxGraphs = 512;
 
 }  // namespace
 
@@ -15,7 +15,7 @@ void RecordedPasses::run(const PassKey& key, const std::function<void()>& enqueu
   if (!records_) return enqueue();
   const auto [found, is_new] = kept_.try_emplace(key);
   std::unique_ptr<Graph>& graph = found->second;
-  if (graph == nullptr && !is_new && graphs_ < kMostGraphs) {
+  if (graph == nullptr && !is_new && graphs_ < kMaxGraphs) {
     graph = device_.record(stream_, enqueue);
     if (graph != nullptr) ++graphs_;
   }

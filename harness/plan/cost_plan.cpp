@@ -57,7 +57,7 @@ Grouping grouping_of(const PlanRequest& request) {
 bool may_copy(const PlanRequest& request) {
   const NodeSizes nodes = nodes_of(request);
   const bool are_apart = nodes.ranks > nodes.largest && grouping_of(request) == Grouping::kFlat;
-  return request.on_gpu && nodes.largest > 1 && nodes.largest <= kMostCopyRanks && !are_apart &&
+  return request.on_gpu && nodes.largest > 1 && nodes.largest <= kMaxCopyRanks && !are_apart &&
          request.config.cuda.exchange != GradientTransport::kNccl;
 }
 

@@ -58,8 +58,8 @@ std::string uncertainty_text(int64_t masked_tokens) {
 }
 
 std::string warning_of_small_set(const EvalSetFacts& facts, const std::string& path) {
-  constexpr int64_t kFewestMasked = 100;
-  if (facts.num_masked >= kFewestMasked) return "";
+  constexpr int64_t kMinMasked = 100;
+  if (facts.num_masked >= kMinMasked) return "";
   return concat("data.eval (", path, ") contains only ", facts.num_masked,
                 " masked tokens: the accuracy is ", uncertainty_text(facts.num_masked),
                 "; give more evaluation text");

@@ -75,9 +75,9 @@ void abort_log(Training& training, const Error& reason) {
 void report_memory(const Run& run, Telemetry& telemetry) {
   note_memory(telemetry, run);
   constexpr int64_t kMiB = 1 << 20;
-  const int most_mib = run.world->agree_max(static_cast<int>(telemetry.peak_memory_bytes / kMiB));
+  const int max_mib = run.world->agree_max(static_cast<int>(telemetry.peak_memory_bytes / kMiB));
   telemetry.reporter->event(
-      concat("peak memory of a rank's device: ", bytes_text(int64_t{most_mib} * kMiB)));
+      concat("peak memory of a rank's device: ", bytes_text(int64_t{max_mib} * kMiB)));
 }
 
 int say_how_to_go_on(const Run& run) {

@@ -20,7 +20,7 @@ std::vector<const void*> pointers(const std::deque<DeviceTensor>& tensors) {
 TEST(CudaSumParts, IsTheSumRoundedOnce) {
   for (const DType dtype : kIoTypes) {
     for (const int64_t count : {0, 1, 7, 8, 33, 2'048, 100'003}) {
-      for (int parts = 1; parts <= kMostSumParts; ++parts) {
+      for (int parts = 1; parts <= kMaxSumParts; ++parts) {
         std::deque<DeviceTensor> tensors;
         HostTensor<float> want({count});
         for (int part = 0; part < parts; ++part) {
@@ -47,9 +47,9 @@ TEST(CudaSumParts, MultipliesEachPartWithItsFactor) {
   for (const DType dtype : kIoTypes) {
     for (const int64_t count : {1, 8, 2'051}) {
       std::deque<DeviceTensor> tensors;
-      HostTensor<float> factors({kMostSumParts});
+      HostTensor<float> factors({kMaxSumParts});
       HostTensor<float> want({count});
-      for (int part = 0; part < kMostSumParts; ++part) {
+      for (int part = 0; part < kMaxSumParts; ++part) {
         factors[part] = std::ldexp(1.0f, 2 - part);
         const HostTensor<float> values =
             rounded_to(dtype, random_tensor({count}, static_cast<uint64_t>(part) + 1));
@@ -80,7 +80,7 @@ TEST(CudaSumParts, KeepsInfinitiesAndOverflowsToThem) {
 
 TEST(CudaSumParts, RefusesTooManyAndNone) {
   const DeviceTensor values(gpu(), DType::kF32, HostTensor<float>({8}));
-  const std::vector<const void*> many(kMostSumParts + 1, values.view().data);
+  const std::vector<const void*> many(kMaxSumParts + 1, values.view().data);
   EXPECT_THROW(sum_parts(*gpu().stream, many, values.view()), Error);
   EXPECT_THROW(sum_parts(*gpu().stream, {}, values.view()), Error);
   View words = values.view();

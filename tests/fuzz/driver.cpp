@@ -37,10 +37,10 @@ using Clock = std::chrono::steady_clock;
 using Input = std::function<std::string(int64_t execution)>;
 
 // Of one execution; other programs may have the processor meanwhile.
-constexpr double kMostCpuSeconds = 5;
-constexpr auto kMostTime = std::chrono::seconds(60);
-constexpr int64_t kMostExtraBytes = int64_t{256} << 20;
-constexpr int64_t kMostFindings = 20;                  // of one target
+constexpr double kMaxCpuSeconds = 5;
+constexpr auto kMaxTime = std::chrono::seconds(60);
+constexpr int64_t kMaxExtraBytes = int64_t{256} << 20;
+constexpr int64_t kMaxFindings = 20;                   // of one target
 constexpr const char* kRefusedAtExit = "exit code 4";  // by data/format/hdf5_library.h
 
 struct Options {
@@ -70,7 +70,7 @@ int64_t peak_bytes() {
     const std::string bytes = input(next);
     execute(target, bytes);
     const int64_t taken_bytes = peak_bytes() - before_bytes;
-    if (taken_bytes <= 4 * std::ssize(bytes) + kMostExtraBytes) continue;
+    if (taken_bytes <= 4 * std::ssize(bytes) + kMaxExtraBytes) continue;
     std::fprintf(stderr, "finding in %s: %lld bytes of memory for a file of %zu\n", target.name,
                  static_cast<long long>(taken_bytes), bytes.size());
     std::abort();
@@ -100,8 +100,8 @@ std::string wait_for(pid_t child, const std::atomic<int64_t>& next) {
       seen = next;
       since = Clock::now();
       since_cpu_seconds = cpu_seconds(child);
-    } else if (Clock::now() - since > kMostTime ||
-               cpu_seconds(child) - since_cpu_seconds > kMostCpuSeconds) {
+    } else if (Clock::now() - since > kMaxTime ||
+               cpu_seconds(child) - since_cpu_seconds > kMaxCpuSeconds) {
       kill(child, SIGKILL);
       waitpid(child, &status, 0);
       return "a hang";
@@ -120,7 +120,7 @@ int64_t run_target(const FuzzTarget& target, int64_t executions, const Options& 
   const auto limit = std::chrono::duration<double>(options.seconds > 0 ? options.seconds : 1e6);
   const auto deadline = start + std::chrono::duration_cast<Clock::duration>(limit);
   int64_t findings = 0;
-  while (next < executions && Clock::now() < deadline && findings < kMostFindings) {
+  while (next < executions && Clock::now() < deadline && findings < kMaxFindings) {
     const pid_t child = fork();
     BERTHA_CHECK(child >= 0, "no process can be started");
     if (child == 0) run_child(target, next, executions, deadline, input);

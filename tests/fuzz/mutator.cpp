@@ -8,7 +8,7 @@
 namespace bertha::fuzz {
 namespace {
 
-constexpr size_t kMostBytes = size_t{64} << 10;
+constexpr size_t kMaxBytes = size_t{64} << 10;
 
 // Where sizes, counts and places go wrong.
 constexpr std::array<int64_t, 20> kNumbers{
@@ -65,7 +65,7 @@ class Mutation {
           insert(std::string(count, "[{(\"\n \0\xff"[below(8)]));
         }
     }
-    if (bytes_.size() > kMostBytes) bytes_.resize(kMostBytes);
+    if (bytes_.size() > kMaxBytes) bytes_.resize(kMaxBytes);
   }
 
   const std::string& bytes() const { return bytes_; }

@@ -121,7 +121,7 @@ TEST(CopyCollectives, GiveWayToTheOthersBetweenMachinesOrRefuse) {
 }
 
 TEST(CopyCollectives, GiveWayToTheOthersWhereThereAreTooManyRanksOrRefuse) {
-  expect_given_way(ImaginaryWorld(kMostCopyRanks + 1, kMostCopyRanks + 1));
+  expect_given_way(ImaginaryWorld(kMaxCopyRanks + 1, kMaxCopyRanks + 1));
 }
 
 }  // namespace

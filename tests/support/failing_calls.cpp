@@ -110,18 +110,18 @@ class Calls {
 
 Calls calls;  // zero until its first use: other libraries call before this one is initialized
 
-constexpr int kMostFiles = 4096;
-bool is_watched[kMostFiles];  // by descriptor: opened for writing below the folder
+constexpr int kMaxFiles = 4096;
+bool is_watched[kMaxFiles];  // by descriptor: opened for writing below the folder
 
 void watch(int file, bool is_below) {
-  if (file >= 0 && file < kMostFiles) is_watched[file] = is_below;
+  if (file >= 0 && file < kMaxFiles) is_watched[file] = is_below;
 }
 
 bool fails(const char* name, const char* path) {
   return calls.is_below(path) && calls.must_fail("files", name, path);
 }
 bool fails(const char* name, int file) {
-  if (file < 0 || file >= kMostFiles || !is_watched[file]) return false;
+  if (file < 0 || file >= kMaxFiles || !is_watched[file]) return false;
   char path[400] = {};
   char link[40];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);

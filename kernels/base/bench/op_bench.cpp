@@ -18,13 +18,13 @@ namespace {
 constexpr int64_t kPoolElements = int64_t{1} << 22;  // random values; tensors repeat them
 // Operands of consecutive launches are in separate memory, four times the cache of an H200.
 constexpr int64_t kRotatedBytes = int64_t{200} << 20;
-constexpr int64_t kMostRotating = 16;
+constexpr int64_t kMaxRotating = 16;
 constexpr int64_t kLaunchesInFlight = 64;  // fewer than the capacity of a driver's queue
 constexpr int64_t kBusyBytes = int64_t{128} << 20;
 constexpr int kBusyCopies = 32;  // about a millisecond: the host enqueues 64 launches meanwhile
 constexpr double kClearedBytesPerSecond = 200e9;  // half of the measured rate
 constexpr int64_t kWarmUps = 3;
-constexpr int64_t kMostUploadedRest = int64_t{1} << 20;  // bytes; the device repeats them
+constexpr int64_t kMaxUploadedRest = int64_t{1} << 20;  // bytes; the device repeats them
 
 /// Blocks: the host, until the bytes have been copied to device memory.
 void upload(Device& device, Stream& stream, const std::vector<char>& bytes, void* to) {
@@ -54,7 +54,7 @@ void repeat(Device& device, Stream& stream, const View& view, int64_t bytes) {
 
 /// Fills the view with zeros, or with -1 if it contains i32.
 void empty(Device& device, Stream& stream, const View& view) {
-  const int64_t bytes = std::min(view.bytes(), kMostUploadedRest);
+  const int64_t bytes = std::min(view.bytes(), kMaxUploadedRest);
   if (bytes == 0) return;
   const char byte = view.dtype == DType::kI32 ? '\xFF' : '\0';
   upload(device, stream, std::vector<char>(static_cast<size_t>(bytes), byte), view.data);
@@ -158,7 +158,7 @@ std::vector<OpBenchBase::Operands> OpBenchBase::make_rotating_operands(
   std::vector<Operands> rotating;
   rotating.push_back(make_operands(tensors, 0));
   const int64_t bytes = std::max<int64_t>(rotating.front().bytes, 1);
-  const int64_t count = std::clamp<int64_t>(kRotatedBytes / bytes + 1, 2, kMostRotating);
+  const int64_t count = std::clamp<int64_t>(kRotatedBytes / bytes + 1, 2, kMaxRotating);
   while (std::ssize(rotating) < count) {
     rotating.push_back(make_operands(tensors, std::ssize(rotating)));
   }
@@ -274,7 +274,7 @@ std::vector<double> OpBenchBase::time_us(const std::function<void(int64_t)>& lau
 
 double OpBenchBase::time_copy_us(double bytes, int64_t launches) {
   const auto half = std::max<int64_t>(static_cast<int64_t>(bytes / 2) / 256 * 256, 256);
-  const int64_t pairs = std::clamp<int64_t>(kRotatedBytes / (2 * half) + 1, 2, kMostRotating);
+  const int64_t pairs = std::clamp<int64_t>(kRotatedBytes / (2 * half) + 1, 2, kMaxRotating);
   const Buffer memory = device_.allocate(2 * half * pairs);
   char* const data = static_cast<char*>(memory.data());
   const std::vector<double> times = time_us(

@@ -30,8 +30,8 @@ struct Deviations {
 /// bits, and one long sum rounds each of them the same way.
 template <class T>
 Deviations deviations(const T* x, int64_t columns, double from) {
-  constexpr int64_t kMostColumns = 256;
-  if (columns > kMostColumns) {
+  constexpr int64_t kMaxColumns = 256;
+  if (columns > kMaxColumns) {
     const int64_t half = columns / 2;
     const Deviations low = deviations(x, half, from);
     const Deviations high = deviations(x + half, columns - half, from);

@@ -162,8 +162,8 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   GpuCode code{.major = properties.major, .minor = properties.minor, .compiled_for = 0};
   const std::string gpu = concat("GPU ", ordinal, " is a ", name_, " of compute capability ",
                                  code.major, ".", code.minor);
-  if (code.major < kLeastComputeMajor) {
-    fail(ExitCode::kEnvironment, gpu, ", want ", kLeastComputeMajor,
+  if (code.major < kMinComputeMajor) {
+    fail(ExitCode::kEnvironment, gpu, ", want ", kMinComputeMajor,
          ".0 (A100) or newer; use another GPU");
   }
   if (const cudaError_t status = find_loaded_code(code.compiled_for); status != cudaSuccess) {
@@ -175,7 +175,7 @@ CudaDevice::CudaDevice(int ordinal, CudaKernels asked) : ordinal_(ordinal) {
   kernels_ = choose_kernels(asked, code);
   has_sm90a_code_ = code.compiled_for == 90;
   shared_bytes_ = asked == CudaKernels::kPortable
-                      ? kLeastSharedBytes
+                      ? kMinSharedBytes
                       : static_cast<int64_t>(properties.sharedMemPerBlockOptin);
 }
 

@@ -18,10 +18,10 @@ struct GpuCode {
 };
 
 /// The lowest compute capability (major) that any kernels run on.
-inline constexpr int kLeastComputeMajor = 8;
+inline constexpr int kMinComputeMajor = 8;
 
 /// The smallest shared memory that a block may have on these GPUs (8.6, 8.9, 12.0).
-inline constexpr int64_t kLeastSharedBytes = int64_t{99} << 10;
+inline constexpr int64_t kMinSharedBytes = int64_t{99} << 10;
 
 /// The rule: the kernels of sm_90a on a GPU of 9.0 that has loaded code for it, unless portable is
 /// asked for; the portable ones on all others.

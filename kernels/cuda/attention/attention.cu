@@ -140,11 +140,11 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
                              AttentionBwdParams params, const PersistentLaunch& on) {
   const int64_t seqs = args.cu_seqlens.extent(0) - 1;
   params.batch.seqs = static_cast<int>(seqs);
-  const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMostSummedSeqs;
+  const bool sums_in_kernel = args.dbias.has_data() && seqs <= kMaxSummedSeqs;
   const int64_t sum_rows =
       sums_in_kernel ? seqs * (on.split ? kColumnSumsOfSplitSeq : kColumnSumsOfSeq) : 0;
   const int64_t columns = args.dout.elements() / args.dout.extent(0);
-  const int64_t part_floats = on.split ? kMostKeyParts * args.dout.elements() : 0;
+  const int64_t part_floats = on.split ? kMaxKeyParts * args.dout.elements() : 0;
   auto* const scratch =
       static_cast<float*>(context.scratch.take(column_sum_bytes(sum_rows, 3 * columns, 1) +
                                                part_floats * static_cast<int64_t>(sizeof(float))));
@@ -160,8 +160,7 @@ template <class Args, class Params, class Work, class Pad>
 void run_groups(CudaContext& context, const Args& args, bool one_launch, Params params,
                 const Work& work, const Pad& pad) {
   const int64_t head_size = params.batch.head_size;
-  BERTHA_CHECK(head_size <= kMostHeadSize, "head size ", head_size, ", want at most ",
-               kMostHeadSize);
+  BERTHA_CHECK(head_size <= kMaxHeadSize, "head size ", head_size, ", want at most ", kMaxHeadSize);
   const std::vector<SequenceGroup> sorted =
       one_launch
           ? one_group(args.cu_seqlens.extent(0) - 1, params.batch.tokens, args.max_seq_tokens)

@@ -8,8 +8,8 @@ namespace {
 
 using Variant = CudaOptions::AttentionVariant;
 
-constexpr int64_t kMostPersistentHeadSize = 64;
-constexpr int64_t kMostTokens = 512;  // whose keys and values fit into shared memory
+constexpr int64_t kMaxPersistentHeadSize = 64;
+constexpr int64_t kMaxTokens = 512;  // whose keys and values fit into shared memory
 constexpr int64_t kDropoutTokensStep =
     128;  // a head's mask bits then begin at multiples of 16 bytes
 
@@ -32,12 +32,11 @@ constexpr SplitRule kSplitBackward{.part_tokens = 128, .most_tokens_of_sm = 320}
 /// Why the persistent kernels of either direction do not support a call; "" = they do.
 std::string unsupported(const AttentionCall& call) {
   if (!has_tensor_cores(call.io)) return concat(name(call.io), ", want f16 or bf16");
-  if (call.head_size > kMostPersistentHeadSize) {
-    return concat("a head size of ", call.head_size, ", want at most ", kMostPersistentHeadSize);
+  if (call.head_size > kMaxPersistentHeadSize) {
+    return concat("a head size of ", call.head_size, ", want at most ", kMaxPersistentHeadSize);
   }
-  if (call.max_seq_tokens > kMostTokens) {
-    return concat("sequences of up to ", call.max_seq_tokens, " tokens, want at most ",
-                  kMostTokens);
+  if (call.max_seq_tokens > kMaxTokens) {
+    return concat("sequences of up to ", call.max_seq_tokens, " tokens, want at most ", kMaxTokens);
   }
   return call.is_aligned ? "" : "a view that is not aligned to 16 bytes";
 }
@@ -68,8 +67,8 @@ bool needs_padded_heads(DType dtype, int64_t head_size) {
 }
 
 AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
-  if (call.head_size > kMostHeadSize) {
-    fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kMostHeadSize, ", found ",
+  if (call.head_size > kMaxHeadSize) {
+    fail(ExitCode::kUsage, "attention has kernels for head sizes up to ", kMaxHeadSize, ", found ",
          call.head_size, "; use more heads.");
   }
   if (asked == Variant::kGrouped) return {};
@@ -82,7 +81,7 @@ AttentionKernels choose_attention(Variant asked, const AttentionCall& call) {
   if (why.empty()) return {.forward = Variant::kPersistent, .backward = Variant::kPersistent};
   return {.forward = unsupported(call).empty() ? Variant::kPersistent : Variant::kGrouped,
           .one_launch =
-              has_tensor_cores(call.io) && call.is_aligned && call.max_seq_tokens <= kMostTokens};
+              has_tensor_cores(call.io) && call.is_aligned && call.max_seq_tokens <= kMaxTokens};
 }
 
 AttentionKernels for_batch(const AttentionKernels& chosen, Variant asked, int64_t max_seq_tokens,

@@ -27,9 +27,9 @@ struct AttentionKernels {
 };
 
 /// The largest head size of grouped attention.
-inline constexpr int kMostHeadSize = 128;
+inline constexpr int kMaxHeadSize = 128;
 
-/// The rule. The grouped kernels support head sizes up to kMostHeadSize. The persistent ones, whole
+/// The rule. The grouped kernels support head sizes up to kMaxHeadSize. The persistent ones, whole
 /// or split, support f16 and bf16, head sizes up to 64, S up to 512 and views aligned to 16 bytes,
 /// on GPUs that run the kernels of sm_90a; their backward supports dropout if S is a multiple of
 /// 128. auto selects the persistent kernel of each direction if it supports the call, because it is

@@ -59,7 +59,7 @@ struct AttentionBwdParams {
   float* delta = nullptr;  // f32 [A, T], scratch: keep * rowsum(dout * out)
   void* dqkv = nullptr;
   float* column_sums = nullptr;   // persistent kernels: f32 [rows, 3, A, D], see below
-  float* dquery_parts = nullptr;  // split kernel: f32 [kMostKeyParts, T, A, D], scratch
+  float* dquery_parts = nullptr;  // split kernel: f32 [kMaxKeyParts, T, A, D], scratch
   float scale = 0.0f;
 };
 
@@ -72,13 +72,13 @@ struct AttentionLaunch {
   bool one_launch;
 };
 
-/// mma.sync: f16 and bf16, head sizes that are multiples of 8, up to kMostHeadSize.
+/// mma.sync: f16 and bf16, head sizes that are multiples of 8, up to kMaxHeadSize.
 void launch_mma_forward(const AttentionLaunch& launch, AttentionFwdParams params);
 /// Writes dQ, and params.delta for the next.
 void launch_mma_query_gradient(const AttentionLaunch& launch, AttentionBwdParams params);
 void launch_mma_key_gradient(const AttentionLaunch& launch, AttentionBwdParams params);
 
-/// CUDA cores, any dtype, head sizes up to kMostHeadSize: simple, not fast.
+/// CUDA cores, any dtype, head sizes up to kMaxHeadSize: simple, not fast.
 void launch_plain_forward(const AttentionLaunch& launch, AttentionFwdParams params);
 void launch_plain_backward(const AttentionLaunch& launch, AttentionBwdParams params);
 
@@ -104,10 +104,10 @@ void launch_persistent_forward(const PersistentLaunch& on, AttentionFwdParams pa
 /// for which they are requested: 24 KiB each with 16 heads. Split: a row for each tile of 64.
 inline constexpr int kColumnSumsOfSeq = 2;
 inline constexpr int kColumnSumsOfSplitSeq = 8;
-inline constexpr int64_t kMostSummedSeqs = 512;
+inline constexpr int64_t kMaxSummedSeqs = 512;
 
 /// Parts of the keys of the longest sequence, 128 keys each, that backward splits it into.
-inline constexpr int kMostKeyParts = 4;
+inline constexpr int kMaxKeyParts = 4;
 
 /// Backward with wgmma. Supports f16 and bf16, head sizes that are multiples of 8, up to 64,
 /// sequences of up to 512 tokens, views at multiples of 16 bytes, with dropout the mask of each

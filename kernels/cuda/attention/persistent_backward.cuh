@@ -33,7 +33,7 @@ inline constexpr int kParts = 3;  // of dqkv: dQ, dK, dV
 
 inline constexpr int kConsumers = 2;  // warpgroups, a key tile each
 static_assert(kConsumers == kColumnSumsOfSeq && kMaxTiles == kColumnSumsOfSplitSeq);
-static_assert(kMaxTiles == kConsumers * kMostKeyParts);
+static_assert(kMaxTiles == kConsumers * kMaxKeyParts);
 inline constexpr int kWarps = 4;  // per warpgroup
 inline constexpr int kThreads = kWarpgroupThreads * (kConsumers + 1);
 inline constexpr int kStages = 2;     // tiles of queries in shared memory

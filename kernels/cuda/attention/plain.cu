@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kWarps = 4;  // rows per thread block
 constexpr int kThreads = kWarps * kWarpThreads;
-constexpr int kColumns = kMostHeadSize / kWarpThreads;  // per row and lane
+constexpr int kColumns = kMaxHeadSize / kWarpThreads;  // per row and lane
 
 /// A row of up to 128 elements over the lanes of a warp: column lane + 32 i.
 struct WarpRow {

@@ -52,13 +52,13 @@ __global__ void __launch_bounds__(kThreads)
   const int width = batch.heads * head_size;
   const int first_row = tile * kRows + thread / kThreadsOfRow;
   const int end = thread % kThreadsOfRow * kVecSize < head_size ? length : 0;  // end of its rows
-  Vec<float, kVecSize> loaded[kRowsOfThread][kMostKeyParts] = {};
+  Vec<float, kVecSize> loaded[kRowsOfThread][kMaxKeyParts] = {};
 #pragma unroll
   for (int i = 0; i < kRowsOfThread; ++i) {
     const int row = first_row + i * kRowsAtOnce;
     if (row >= end) continue;
 #pragma unroll
-    for (int part = 0; part < kMostKeyParts; ++part) {
+    for (int part = 0; part < kMaxKeyParts; ++part) {
       if (part >= parts) continue;
       const int64_t token = part * batch.tokens + begin + row;
       loaded[i][part] = load_vec(params.dquery_parts + token * width + column);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kVecSize; ++j) {
       values[j] = element(loaded[i][0], j);
 #pragma unroll
-      for (int part = 1; part < kMostKeyParts; ++part) values[j] += element(loaded[i][part], j);
+      for (int part = 1; part < kMaxKeyParts; ++part) values[j] += element(loaded[i][part], j);
       values[j] *= params.scale;
     }
     const Vec<T, kVecSize> rounded = to_vec<T>(values);

@@ -160,9 +160,9 @@ void launch_column_sums(CudaContext& context, const View& values, Accumulate acc
   const int64_t blocks =
       context.sm_count * blocks_per_sm(context, kernel, kThreads, 0, kBlocksPerSm);
   const int64_t wanted = blocks / across < 1 ? 1 : blocks / across;
-  constexpr int64_t kLeastRows = kWarps * kRowsInFlight;
+  constexpr int64_t kMinRows = kWarps * kRowsInFlight;
   const int64_t even = ceil_div(rows, wanted);
-  const int64_t rows_per_block = even < kLeastRows ? kLeastRows : even;
+  const int64_t rows_per_block = even < kMinRows ? kMinRows : even;
   const int64_t partials = ceil_div(rows, rows_per_block);
   auto* partial = static_cast<float*>(context.scratch.take(column_sum_bytes(partials, columns, 1)));
   launch_dependent(context, kernel, {{across, partials}, kThreads}, elements<T>(values), rows,

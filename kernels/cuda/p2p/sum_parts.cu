@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 struct SumJob {
-  const T* parts[kMostSumParts];
+  const T* parts[kMaxSumParts];
   T* sum;
   int64_t count;
   const float* factors;  // null: 1
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) sum_parts_kernel(SumJob<T> job) {
 
 template <class T, int kParts = 1>
 void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
-  if constexpr (kParts <= kMostSumParts) {
+  if constexpr (kParts <= kMaxSumParts) {
     if (parts != kParts) return launch<T, kParts + 1>(stream, parts, job);
     launch_kernel(stream, sum_parts_kernel<T, kParts>,
                   {blocks_for(job.count, kThreads * kVecSize), kThreads}, job);
@@ -64,8 +64,8 @@ void launch(cudaStream_t stream, int parts, const SumJob<T>& job) {
 
 void sum_parts(Stream& stream, std::span<const void* const> parts, const View& sum,
                const float* factors) {
-  BERTHA_CHECK(!parts.empty() && parts.size() <= kMostSumParts, parts.size(), " parts, want 1 to ",
-               kMostSumParts);
+  BERTHA_CHECK(!parts.empty() && parts.size() <= kMaxSumParts, parts.size(), " parts, want 1 to ",
+               kMaxSumParts);
   if (sum.elements() == 0) return;
   dispatch_io(sum.dtype, [&]<class T>(TypeTag<T>) {
     SumJob<T> job{

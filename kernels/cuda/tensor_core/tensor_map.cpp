@@ -18,11 +18,11 @@ CUtensorMap tensor_map(CUtensorMapDataType type, const void* data, CUtensorMapSw
                        std::initializer_list<Axis> axes) {
   static const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(
       find_driver_function("cuTensorMapEncodeTiled"));
-  constexpr int kMostAxes = 5;
-  cuuint64_t extents[kMostAxes];
-  cuuint64_t strides[kMostAxes];  // from the second axis on
-  cuuint32_t box[kMostAxes];
-  cuuint32_t steps[kMostAxes];
+  constexpr int kMaxAxes = 5;
+  cuuint64_t extents[kMaxAxes];
+  cuuint64_t strides[kMaxAxes];  // from the second axis on
+  cuuint32_t box[kMaxAxes];
+  cuuint32_t steps[kMaxAxes];
   cuuint32_t rank = 0;
   for (const Axis& axis : axes) {
     extents[rank] = static_cast<cuuint64_t>(axis.extent);

@@ -29,14 +29,14 @@ std::string json_error_of(const std::string& text) {
 }
 
 TEST(ParseJson, TakesAsManyLevelsAsItSays) {
-  const int64_t pairs = kMostJsonLevels / 2;
+  const int64_t pairs = kMaxJsonLevels / 2;
   const nlohmann::json value =
       parse_json(repeated("{\"a\":[", pairs) + repeated("]}", pairs) + "\n");
   EXPECT_EQ(nlohmann::json(value), value);
 }
 
 TEST(ParseJson, RefusesOneLevelMoreNamingItsPlace) {
-  const std::string text = "{\n " + repeated("[", kMostJsonLevels);
+  const std::string text = "{\n " + repeated("[", kMaxJsonLevels);
   EXPECT_EQ(json_error_of(text), "line 2, byte 65: nested deeper than 64 levels");
   EXPECT_THAT(json_error_of(repeated("[", 400'000)), HasSubstr("line 1, byte 65"));
   EXPECT_THAT(json_error_of(repeated("{\"a\":", 400'000)), HasSubstr("nested deeper"));
@@ -54,7 +54,7 @@ TEST(ParseJson, RefusesANameThatAnObjectHasTwice) {
 TEST(ParseJson, CountsNoBracketsInsideStrings) {
   const std::string text = "[\"" + repeated("[{\\\"", 1000) + "\"]";
   EXPECT_EQ(parse_json(text)[0].get<std::string>().size(), 3000u);
-  const std::string closed = "[\"\\\\\"," + repeated("[", kMostJsonLevels);
+  const std::string closed = "[\"\\\\\"," + repeated("[", kMaxJsonLevels);
   EXPECT_THAT(json_error_of(closed), HasSubstr("nested deeper"));
 }
 

@@ -77,7 +77,7 @@ TEST_P(EachLayout, IdsThatFitAreStoredIn16BitsAndOthersIn32) {
   EXPECT_EQ(id_elements(path), wide);
   expect_same_contents(read_shard(path, 0, multilingual), many);
   EXPECT_EQ(describe_shard(path, multilingual).shard.md5_of_lists,
-            describe_shard(path, {.vocab_size = kMostVocabEntries}).shard.md5_of_lists);
+            describe_shard(path, {.vocab_size = kMaxVocabEntries}).shard.md5_of_lists);
 }
 
 TEST_P(EachLayout, HasNoTimeStamps) {

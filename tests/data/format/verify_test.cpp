@@ -196,7 +196,7 @@ TEST_F(Verify, FindingsBeyondTheMostAreCounted) {
   std::filesystem::remove(folder_.path("part_2.hdf5"));
   std::filesystem::remove(folder_.path(kManifestName));
   const VerifyOptions options{.limits = SampleLimits{.max_seq_tokens = 4},
-                              .most_findings_per_shard = 5};
+                              .max_findings_per_shard = 5};
   const auto found = findings(options);
   ASSERT_EQ(found.size(), 6u);
   EXPECT_EQ(found[0],

@@ -14,7 +14,7 @@ namespace bertha {
 namespace {
 
 // The largest published recipe has 3,472 ranks of 4 sequences.
-constexpr int kMostRanks = 3472;
+constexpr int kMaxRanks = 3472;
 constexpr int64_t kSeqsPerRank = 4;
 
 double thread_ms() {
@@ -102,11 +102,11 @@ double planning_ms(int num_ranks, const SampleSet& samples) {
 }
 
 TEST(ExchangePlanning, GrowsLittleFasterThanTheNumberOfRanks) {
-  const SampleSet samples = example_samples(kSeqsPerRank * kMostRanks, 7);
-  const double of_a_quarter_ms = planning_ms(kMostRanks / 4, samples);
+  const SampleSet samples = example_samples(kSeqsPerRank * kMaxRanks, 7);
+  const double of_a_quarter_ms = planning_ms(kMaxRanks / 4, samples);
   // 4 times as many ranks: 4 to 7 times as long, as caches hold less of them, and 16 times if each
   // pair of them took its time.
-  EXPECT_LT(planning_ms(kMostRanks, samples), 10 * of_a_quarter_ms);
+  EXPECT_LT(planning_ms(kMaxRanks, samples), 10 * of_a_quarter_ms);
 }
 
 }  // namespace

@@ -83,10 +83,10 @@ INSTANTIATE_TEST_SUITE_P(Golden, GeneratorTest, ::testing::ValuesIn(golden_cases
 TEST(OneSegmentTest, BlocksGiveTheTokensOfEachDocumentInOrderOncePerPass) {
   const Vocabulary vocabulary = Vocabulary::load(golden_path("vocab.txt"));
   const Documents documents = golden_documents("many_documents", vocabulary);
-  constexpr int64_t kMostTokens = 16;
+  constexpr int64_t kMaxTokens = 16;
   const GeneratedSamples found = generate_samples(documents, vocabulary,
                                                   {.duplication = 3,
-                                                   .max_seq_tokens = kMostTokens,
+                                                   .max_seq_tokens = kMaxTokens,
                                                    .max_masked_per_seq = 3,
                                                    .segments = Segments::kOne});
   std::map<std::vector<TokenId>, int64_t> wanted, blocks;
@@ -95,8 +95,8 @@ TEST(OneSegmentTest, BlocksGiveTheTokensOfEachDocumentInOrderOncePerPass) {
       const int64_t sentence = documents.document_offsets[static_cast<size_t>(document)];
       return documents.sentence_offsets[static_cast<size_t>(sentence)];
     };
-    for (int64_t i = at(d); i < at(d + 1); i += kMostTokens - 2) {
-      const int64_t end = std::min(i + kMostTokens - 2, at(d + 1));
+    for (int64_t i = at(d); i < at(d + 1); i += kMaxTokens - 2) {
+      const int64_t end = std::min(i + kMaxTokens - 2, at(d + 1));
       wanted[{documents.token_ids.begin() + i, documents.token_ids.begin() + end}] += 3;
     }
   }

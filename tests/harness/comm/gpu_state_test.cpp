@@ -11,9 +11,9 @@ TEST(GpuState, IsWhatTheDriverSays) {
   const GpuState state = read_gpu_state("0000:1b:00.0");
   EXPECT_EQ(state.unread, "");
   EXPECT_EQ(state.pcie_generation, 5);
-  EXPECT_EQ(state.most_pcie_generation, 5);
+  EXPECT_EQ(state.max_pcie_generation, 5);
   EXPECT_EQ(state.pcie_lanes, 8);
-  EXPECT_EQ(state.most_pcie_lanes, 16);
+  EXPECT_EQ(state.max_pcie_lanes, 16);
   EXPECT_EQ(state.sm_mhz, 1400);
   EXPECT_EQ(state.throttle_reasons, 0x44U);
 }
@@ -33,7 +33,7 @@ TEST(GpuState, CountersAreReadAlone) {
 
 TEST(GpuState, WhatTheDriverLacksOrRefusesIsNotKnown) {
   const GpuState state = read_gpu_state("0000:1b:00.0");
-  EXPECT_EQ(state.most_sm_mhz, 0);
+  EXPECT_EQ(state.max_sm_mhz, 0);
   EXPECT_EQ(state.uncorrected_errors, 0U);
 }
 

@@ -168,7 +168,7 @@ TEST(RankFacts, SurviveTheirJson) {
   const std::string text = to_json_text(facts);
   EXPECT_EQ(to_json_text(rank_facts_of(text)), text);
   EXPECT_EQ(rank_facts_of(text).gpu_gemm_flops, facts.gpu_gemm_flops);
-  EXPECT_EQ(rank_facts_of(text).gpu_state.most_sm_mhz, 1980);
+  EXPECT_EQ(rank_facts_of(text).gpu_state.max_sm_mhz, 1980);
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST_F(DataOptions, OfDynamicMasksFollowFromTheManifestOrAreRefused) {
 }
 
 TEST(DataLimits, AModelHasNoMoreWordsThanShardsMayHave) {
-  EXPECT_EQ(find_key("model.vocab_size")->range.high, static_cast<double>(kMostVocabEntries));
+  EXPECT_EQ(find_key("model.vocab_size")->range.high, static_cast<double>(kMaxVocabEntries));
 }
 
 TEST_F(DataOptions, ARunBeyondItsEndHasNoBatchesLeft) {

@@ -63,7 +63,7 @@ TEST_F(PinnedPoolTest, TrainingNeitherAllocatesNorFreesStepByStep) {
   constexpr int64_t kSteps = 40;
   constexpr int64_t kMicroBatches = 2;
   // Two steps wait or are being made and one is trained on; a block may still be copied from.
-  constexpr int64_t kMostBlocks = 3 * kMicroBatches + 1;
+  constexpr int64_t kMaxBlocks = 3 * kMicroBatches + 1;
   ModelConfig config = rig_model();
   config.vocab_size = 200;
   const std::unique_ptr<Collectives> alone = make_solo_collectives(*cpu_);
@@ -82,7 +82,7 @@ TEST_F(PinnedPoolTest, TrainingNeitherAllocatesNorFreesStepByStep) {
   while (const std::optional<StepBatch> batch = pipeline->next()) {
     train_step(*batch, {}, {.model = &model, .optimizer = &rig.optimizer, .timers = &rig.timers});
   }
-  EXPECT_LE(device_.allocated, kMostBlocks);
+  EXPECT_LE(device_.allocated, kMaxBlocks);
   EXPECT_EQ(device_.freed, 0);
 }
 
