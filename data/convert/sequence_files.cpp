@@ -121,7 +121,7 @@ void read_from_records(const SequenceFile& file, int64_t first, int64_t end,
   }
 }
 
-void refuse_hdf5_beside(const std::string& folder, const std::string& records) {
+void refuse_mixed_formats(const std::string& folder, const std::string& records) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (!is_shard_name(name) && kind_of(entry.path()) != SequenceFileKind::kShard) continue;
@@ -145,7 +145,7 @@ std::vector<std::string> list_sequence_files(const std::string& path, MissingFil
   if (paths.empty()) {
     paths = list_shards(path);
   } else {
-    refuse_hdf5_beside(path, paths.front());
+    refuse_mixed_formats(path, paths.front());
   }
   if (missing == MissingFiles::kAccept || !fs::is_directory(path)) return paths;
   std::vector<std::string> names;

@@ -58,7 +58,7 @@ extern "C" void on_library_signal(int number, siginfo_t* info, void* /*context*/
   raise(number);  // taken when this returns
 }
 
-void take_signals() {
+void install_handlers() {
   static const bool taken = [] {
     struct sigaction action {};
     action.sa_sigaction = on_library_signal;
@@ -144,7 +144,7 @@ std::unique_lock<std::recursive_mutex> enter_library() {
 }
 
 Hdf5Guard::Hdf5Guard(const std::string& path, int64_t file_bytes) {
-  take_signals();
+  install_handlers();
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
   event._sigev_un._tid = gettid();  // glibc has no other name for it

@@ -74,7 +74,7 @@ Hdf5Id memory_access_properties(FileImage& image) {
 }
 
 /// HDF5 1.14 frees the caller's lists if memory runs out while writing them.
-Hdf5Id lists_stay_ours() {
+Hdf5Id caller_owned_lists() {
   constexpr auto kSentence = "cannot set up writing to an HDF5 file";
   Hdf5Id properties = own(H5Pcreate(H5P_DATASET_XFER), H5Pclose, kSentence);
   const H5MM_free_t free_nothing = [](void*, void*) {};
@@ -153,7 +153,7 @@ void Hdf5Output::write_rows(const std::string& name, int64_t num_rows, const voi
           path_, ": cannot write dataset ", name);
   const Hdf5Id memory =
       own(H5Screate_simple(rank, count.data(), nullptr), H5Sclose, "cannot make HDF5 extents");
-  const Hdf5Id transfer = lists_stay_ours();
+  const Hdf5Id transfer = caller_owned_lists();
   checked(H5Dwrite(dataset.id.get(), dataset.type.get(), memory.get(), space.get(), transfer.get(),
                    values),
           path_, ": cannot write dataset ", name);

@@ -14,7 +14,7 @@ constexpr uint64_t kMaskKey = 0x4D41534B53303031;  // "MASKS001"
 
 }  // namespace
 
-int64_t wanted_masks(int64_t tokens, double fraction) {
+int64_t num_masks(int64_t tokens, double fraction) {
   // nearbyint rounds halves to even, as the published generator does.
   const double wanted = std::nearbyint(static_cast<double>(tokens) * fraction);
   return std::max<int64_t>(1, static_cast<int64_t>(wanted));
@@ -39,7 +39,7 @@ void MaskDrawer::append(const SampleView& sample, int64_t epoch, SampleSet& to) 
   find_words();
   Draws draws(mixed_seed(seed_, static_cast<uint64_t>(epoch)), sample.id,
               static_cast<uint32_t>(sample.id >> 32));
-  choose(wanted_masks(std::ssize(tokens_), rule_.fraction), draws);
+  choose(num_masks(std::ssize(tokens_), rule_.fraction), draws);
   replace(draws);
   SampleView masked = sample;
   masked.token_ids = tokens_;

@@ -130,7 +130,7 @@ std::optional<StepSamples> assemble(StageState& state, StepAssembler& assembler,
 
 std::optional<MaskDrawer> make_mask_drawer(const PipelineOptions& options) {
   if (!options.masks) return std::nullopt;
-  const int64_t most = wanted_masks(options.limits.max_seq_tokens, options.masks->fraction);
+  const int64_t most = num_masks(options.limits.max_seq_tokens, options.masks->fraction);
   return MaskDrawer(*options.masks, options.seed, most);
 }
 

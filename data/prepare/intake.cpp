@@ -234,8 +234,8 @@ DocumentForm find_document_form(const std::vector<SourceFile>& sources, Document
   return found;
 }
 
-Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& options,
-               const std::function<void(int64_t bytes)>& on_bytes) {
+Intake write_text_parts(const std::vector<SourceFile>& sources, const IntakeOptions& options,
+                        const std::function<void(int64_t bytes)>& on_bytes) {
   const DocumentForm documents =
       options.ids ? DocumentForm::kFile : find_document_form(sources, options.documents);
   const std::vector<SourceGroup> groups = group_sources(sources, options.part_bytes);

@@ -49,7 +49,7 @@ DocumentForm find_document_form(const std::vector<SourceFile>& sources, Document
 /// Memory        2 MiB and two parts per worker.
 /// Exact         whatever the number of workers.
 /// Errors        as read_source; Error(kData) when no document is found, or all are held out.
-Intake take_in(const std::vector<SourceFile>& sources, const IntakeOptions& options,
-               const std::function<void(int64_t bytes)>& on_bytes);
+Intake write_text_parts(const std::vector<SourceFile>& sources, const IntakeOptions& options,
+                        const std::function<void(int64_t bytes)>& on_bytes);
 
 }  // namespace bertha

@@ -242,7 +242,7 @@ Intake cut_text(const PrepareOptions& options, const std::vector<SourceFile>& so
   make_work_folder(options.output_dir);
   SharedProgress text(progress_of(progress, "read", kTextUnit), total_bytes(sources));
   text.add(0);
-  Intake intake = take_in(sources, plan.intake, [&](int64_t bytes) { text.add(bytes); });
+  Intake intake = write_text_parts(sources, plan.intake, [&](int64_t bytes) { text.add(bytes); });
   for (size_t i = 0; i < sources.size(); ++i) {
     if (!sources[i].stream) continue;
     plan.manifest.sources[i].bytes = sources[i].stream->bytes_read();

@@ -56,11 +56,11 @@ struct PrepareSummary {
 /// Text -> shards and manifest.json in output_dir. In the published form (is_published_form()) each
 /// text file goes through the published generator by itself, with the same seed, and becomes a
 /// part.
-/// Otherwise take_in() cuts the texts into parts first, each with a seed of its own, and the
-/// documents held out become output_dir/eval/part_eval.hdf5 (at most 10,000 samples, evenly picked,
-/// no duplication) with a manifest of its own. The parts are shards already (num_shards = 0), or
-/// are assigned in order to num_shards files (the first S * ceil(N / S) - N hold one sample less),
-/// or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
+/// Otherwise write_text_parts() cuts the texts into parts first, each with a seed of its own, and
+/// the documents held out become output_dir/eval/part_eval.hdf5 (at most 10,000 samples, evenly
+/// picked, no duplication) with a manifest of its own. The parts are shards already (num_shards =
+/// 0), or are assigned in order to num_shards files (the first S * ceil(N / S) - N hold one sample
+/// less), or `eval_samples` of all N samples are picked, i-th int(i * (N / n)).
 ///
 /// Writes    output_dir/part_00000_of_00008.hdf5 ... or part_eval_10k.hdf5, manifest.json, and
 ///           checksums.chk, in the published form. Until it has finished output_dir/work/ holds the

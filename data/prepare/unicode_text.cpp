@@ -25,7 +25,7 @@ bool in_ranges(UChar32 c, std::span<const Range> ranges) {
 }
 
 /// Removes the first character of the text and returns it; negative if the text is not UTF-8.
-UChar32 take_character(std::string_view& text) {
+UChar32 next_character(std::string_view& text) {
   const auto most_bytes = static_cast<int32_t>(std::min<size_t>(text.size(), U8_MAX_LENGTH));
   UChar32 c = U_SENTINEL;
   int32_t size_bytes = 0;
@@ -191,19 +191,19 @@ std::optional<int64_t> first_invalid_utf8(std::string_view text) {
       }
     }
     std::string_view rest = text.substr(at);
-    if (take_character(rest) < 0) return static_cast<int64_t>(at);
+    if (next_character(rest) < 0) return static_cast<int64_t>(at);
     at = text.size() - rest.size();
   }
   return std::nullopt;
 }
 
 std::string_view strip(std::string_view text) {
-  for (std::string_view rest = text; is_python_space(take_character(rest));) text = rest;
+  for (std::string_view rest = text; is_python_space(next_character(rest));) text = rest;
   while (!text.empty()) {
     size_t start = text.size() - 1;
     while (start > 0 && !starts_character(text[start])) --start;
     std::string_view last = text.substr(start);
-    if (!is_python_space(take_character(last))) break;
+    if (!is_python_space(next_character(last))) break;
     text = text.substr(0, start);
   }
   return text;
@@ -220,7 +220,7 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
     word.clear();
   };
   while (!text.empty()) {
-    const UChar32 first = take_character(text);
+    const UChar32 first = next_character(text);
     BERTHA_CHECK(first >= 0, "text is not UTF-8");
     const std::optional<UChar32> c = cleaned(first, rules);
     if (!c) continue;
@@ -234,7 +234,7 @@ std::vector<std::string> basic_tokens(std::string_view text, const TokenizerSett
 }
 
 bool starts_lower_case(std::string_view text) {
-  return category_of(take_character(text)) == U_GC_LL_MASK;
+  return category_of(next_character(text)) == U_GC_LL_MASK;
 }
 
 int64_t count_characters(std::string_view text) {

@@ -90,7 +90,7 @@ std::string_view without_front(std::string_view text, std::string_view front) {
 }
 
 /// Removes "12/" from the start of `rest`.
-std::optional<int> take_number(std::string_view& rest) {
+std::optional<int> next_number(std::string_view& rest) {
   const size_t slash = rest.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const std::optional<int> number = parse_number<int>(rest.substr(0, slash));
@@ -127,13 +127,13 @@ std::string official_head_part(int layer, std::string_view theirs,
 std::string official_rest(std::string_view rest, const std::vector<int64_t>& shape) {
   if (rest.starts_with(kListed)) {
     rest.remove_prefix(kListed.size());
-    const std::optional<int> layer = take_number(rest);
+    const std::optional<int> layer = next_number(rest);
     return layer ? official_layer_part(*layer, rest) : "";
   }
   std::vector<int> numbers;
   while (rest.starts_with(kNumbered)) {
     rest.remove_prefix(kNumbered.size());
-    const std::optional<int> number = take_number(rest);
+    const std::optional<int> number = next_number(rest);
     if (!number) return "";
     numbers.push_back(*number);
   }

@@ -72,12 +72,12 @@ DataPosition position_from_json(const JsonField& field) {
   position.order = *order;
   position.window_shards = counter(field["window_shards"]);
   position.identity = field["identity"].text();
-  const auto read_if_there = [&](const char* name, std::string& text) {
+  const auto read_optional = [&](const char* name, std::string& text) {
     if (field.contains(name)) text = field[name].text();
   };
-  read_if_there("content", position.content);
-  read_if_there("eval_identity", position.eval_identity);
-  read_if_there("eval_content", position.eval_content);
+  read_optional("content", position.content);
+  read_optional("eval_identity", position.eval_identity);
+  read_optional("eval_content", position.eval_content);
   if (field.contains("ranks")) {
     position.ranks = counter(field["ranks"]);
     position.micro_batches = counter(field["micro_batches"]);

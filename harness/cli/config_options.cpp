@@ -112,7 +112,7 @@ Config checked_config(const CLI::App& command, int num_ranks, BatchRule rule) {
   // The initial weights of a run may have been deleted by the time of its evaluation.
   const bool begins_there =
       trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");
-  if (begins_there && are_there(config.checkpoint.init)) check_initial_weights(config);
+  if (begins_there && weights_exist(config.checkpoint.init)) check_initial_weights(config);
   return config;
 }
 

@@ -73,7 +73,7 @@ bool shapes_tensors(const std::string& path) {
   return kShapes.contains(path);
 }
 
-void take_model(LoadedConfig& loaded, bool adapts) {
+void set_model_keys(LoadedConfig& loaded, bool adapts) {
   const std::string init = loaded.config.checkpoint.init;
   const std::optional<StatedModel> stated = find_stated_model(init);
   const std::string folder = locate_weights(init).folder;
@@ -134,7 +134,7 @@ int64_t batch_of(const Manifest& manifest, int num_ranks) {
   return round_up(batch, int64_t{num_ranks});
 }
 
-void take_adaptation(LoadedConfig& loaded, int num_ranks) {
+void set_adaptation_defaults(LoadedConfig& loaded, int num_ranks) {
   const Config& config = loaded.config;
   Defaults defaults(loaded, "--model");
   defaults.set("optimizer.name", std::string(word_of(OptimizerName::kAdamw)));
@@ -193,7 +193,7 @@ int64_t samples_of(const std::string& folder) {
   return samples;
 }
 
-void take_epochs(LoadedConfig& loaded) {
+void set_steps_of_epochs(LoadedConfig& loaded) {
   const DataConfig& data = loaded.config.data;
   TrainConfig& train = loaded.config.train;
   if (data.synthetic)
@@ -209,7 +209,7 @@ void take_epochs(LoadedConfig& loaded) {
 
 }  // namespace
 
-bool are_there(const std::string& weights) {
+bool weights_exist(const std::string& weights) {
   return fs::exists(weights) || fs::exists(weights + ".index");
 }
 
@@ -226,12 +226,12 @@ bool has_next_sentence_head(const std::string& weights) {
 
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks, int64_t gpu_bytes) {
   const std::string init = loaded.config.checkpoint.init;
-  const bool has_model = are_there(init) || (adapts && !init.empty());
-  if (has_model) take_model(loaded, adapts);
-  if (adapts) take_adaptation(loaded, num_ranks);
+  const bool has_model = weights_exist(init) || (adapts && !init.empty());
+  if (has_model) set_model_keys(loaded, adapts);
+  if (adapts) set_adaptation_defaults(loaded, num_ranks);
   if (has_model) fit_lengths(loaded);
   if (adapts && gpu_bytes > 0) fit_memory(loaded, num_ranks, gpu_bytes);
-  if (loaded.config.train.max_epochs > 0) take_epochs(loaded);
+  if (loaded.config.train.max_epochs > 0) set_steps_of_epochs(loaded);
   if (!adapts) return;
   const int64_t steps = loaded.config.train.max_steps;
   Defaults defaults(loaded, "--model");

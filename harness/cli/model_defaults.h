@@ -23,7 +23,7 @@ namespace bertha {
 void complete_from_files(LoadedConfig& loaded, bool adapts, int num_ranks, int64_t gpu_bytes);
 
 /// Whether a path as in locate_weights() exists.
-bool are_there(const std::string& weights);
+bool weights_exist(const std::string& weights);
 
 /// Whether weights, as in locate_weights(), have a next-sentence head. A head of zeros was never
 /// trained (first_weights()) and does not count.

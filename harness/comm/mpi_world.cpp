@@ -98,7 +98,7 @@ class NodeMemory {
     if (std::uncaught_exceptions() == 0) MPI_Win_free(&window_);
   }
 
-  bool take_flag() { return flag_->taken.exchange(1) == 0; }
+  bool claim_flag() { return flag_->taken.exchange(1) == 0; }
   std::span<RankBoard::Slot> slots() const { return slots_; }
 
  private:
@@ -147,7 +147,7 @@ class MpiWorld final : public CommunicatorWorld {
   int node_rank() const override { return node_.rank(); }
   int node_size() const override { return node_.size(); }
 
-  bool claim_failure() override { return memory_.take_flag(); }
+  bool claim_failure() override { return memory_.claim_flag(); }
 
   RankBoard& board() override { return board_; }
   void relay_status() override {

@@ -29,7 +29,7 @@ struct RowArenas {
   RowArena needed;
 };
 
-EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType io) {
+EmbeddingActivations allocate_embedding(const RowArena& tokens, const Dims& d, DType io) {
   return {.sum = tokens.take(io, d.H),
           .mean = tokens.take(DType::kF32),
           .rstd = tokens.take(DType::kF32),
@@ -40,8 +40,8 @@ EmbeddingActivations take_embedding(const RowArena& tokens, const Dims& d, DType
 View transposed(const View& rows) { return rows.reshaped({rows.extent(1), rows.extent(0)}); }
 
 /// `rest`: number of rows after the attention.
-LayerActivations take_layer(const RowArena& tokens, const RowArena& rest, const Dims& d, DType io,
-                            bool fp8) {
+LayerActivations allocate_layer(const RowArena& tokens, const RowArena& rest, const Dims& d,
+                                DType io, bool fp8) {
   LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
                          .context = tokens.take(io, d.H),
                          .lse = tokens.take(DType::kF32, d.A),
@@ -63,12 +63,12 @@ LayerActivations take_layer(const RowArena& tokens, const RowArena& rest, const 
                          .fp8_inputs = {},
                          .fp8_derivative = {}};
   if (fp8) {
-    const auto take_input = [&](const RowArena& of) {
+    const auto allocate_input = [&](const RowArena& of) {
       return transposed(of.take(DType::kE4M3, d.H));
     };
     const int64_t rows = layer.ff_mid.extent(0);
     const View halves(layer.ff_mid.data, DType::kE4M3, {2 * rows, d.F});
-    layer.fp8_inputs = {take_input(tokens), take_input(rest), take_input(rest),
+    layer.fp8_inputs = {allocate_input(tokens), allocate_input(rest), allocate_input(rest),
                         transposed(halves.rows(0, rows))};
     layer.fp8_derivative = halves.rows(rows, rows);
     layer.fp8_derivative.dtype = DType::kU8;
@@ -77,7 +77,7 @@ LayerActivations take_layer(const RowArena& tokens, const RowArena& rest, const 
   return layer;
 }
 
-HeadActivations take_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io) {
+HeadActivations allocate_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io) {
   return {.hidden = rows.needed.take(io, d.H),
           .pooled = rows.seqs.take(io, d.H),
           .nsp_logits = rows.seqs.take(io, 2),
@@ -92,8 +92,8 @@ HeadActivations take_heads(Arena& arena, const RowArenas& rows, const Dims& d, D
           .denominators = arena.take(DType::kI64, {2})};
 }
 
-Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
-  const auto take_fp8 = [&](int64_t columns) {
+Scratch allocate_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
+  const auto allocate_fp8 = [&](int64_t columns) {
     return fp8 ? rows.tokens.take(DType::kU8, columns) : View();
   };
   return {.projected = rows.tokens.take(io, d.H),
@@ -106,9 +106,9 @@ Scratch take_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
           .d_needed_context = rows.needed.take(io, d.H),
           .d_transform = rows.masked.take(io, d.H),
           .d_pooled = rows.seqs.take(io, d.H),
-          .fp8_rows = take_fp8(3 * d.H),
-          .fp8_inner_rows = take_fp8(d.F),
-          .fp8_gradient_transposed = take_fp8(std::max(d.F, 3 * d.H))};
+          .fp8_rows = allocate_fp8(3 * d.H),
+          .fp8_inner_rows = allocate_fp8(d.F),
+          .fp8_gradient_transposed = allocate_fp8(std::max(d.F, 3 * d.H))};
 }
 
 }  // namespace
@@ -145,23 +145,23 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
   return named;
 }
 
-Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
-                             const BatchRows& rows, DType io, bool fp8) {
+Activations allocate_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
+                                 const BatchRows& rows, DType io, bool fp8) {
   const RowArenas arenas{.tokens = {arena, capacity.tokens, rows.tokens},
                          .seqs = {arena, capacity.seqs, rows.seqs},
                          .masked = {arena, capacity.masked, rows.masked},
                          .needed = {arena, capacity.needed, rows.needed}};
   const RowArena last(arena, capacity.tokens, rows.last);
   Activations all;
-  all.embedding = take_embedding(arenas.tokens, dims, io);
+  all.embedding = allocate_embedding(arenas.tokens, dims, io);
   for (int64_t layer = 0; layer < dims.L; ++layer) {
     const RowArena& rest = layer + 1 < dims.L ? arenas.tokens : last;
-    all.layers.push_back(take_layer(arenas.tokens, rest, dims, io, fp8));
+    all.layers.push_back(allocate_layer(arenas.tokens, rest, dims, io, fp8));
   }
   all.layers.back().needed_context = arenas.needed.take(io, dims.H);
   all.layers.back().needed_x = arenas.needed.take(io, dims.H);
-  all.heads = take_heads(arena, arenas, dims, io);
-  all.scratch = take_scratch(arenas, dims, io, fp8);
+  all.heads = allocate_heads(arena, arenas, dims, io);
+  all.scratch = allocate_scratch(arenas, dims, io, fp8);
   return all;
 }
 

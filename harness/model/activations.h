@@ -104,7 +104,7 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
 /// Allocates buffers for the rows of `capacity` and returns views of their first `rows`. Allocating
 /// again from the start of the same memory returns views of the same buffers with other rows.
 /// `fp8`: includes the buffers that fp8 GEMMs need.
-Activations take_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
-                             const BatchRows& rows, DType io, bool fp8);
+Activations allocate_activations(Arena& arena, const Dims& dims, const BatchRows& capacity,
+                                 const BatchRows& rows, DType io, bool fp8);
 
 }  // namespace bertha

@@ -39,14 +39,14 @@ struct DeviceState {
   Fp8State fp8;
 };
 
-DeviceState take_state(Arena& arena, const Dims& dims, const BatchRows& capacity, DType io,
-                       bool fp8) {
-  take_activations(arena, dims, capacity, capacity, io, fp8);
+DeviceState allocate_state(Arena& arena, const Dims& dims, const BatchRows& capacity, DType io,
+                           bool fp8) {
+  allocate_activations(arena, dims, capacity, capacity, io, fp8);
   DeviceState state;
   state.uploader.emplace(arena, capacity);
   state.random = arena.take(DType::kU64, {2});
   state.stats = arena.take(DType::kU8, {static_cast<int64_t>(sizeof(LossStats))});
-  if (fp8) state.fp8 = take_fp8_state(arena, dims);
+  if (fp8) state.fp8 = allocate_fp8_state(arena, dims);
   return state;
 }
 
@@ -63,7 +63,7 @@ struct Bert::State {
         memory(parts.device->allocate(activation_bytes_for(config, capacity, parts.io, parts.fp8))),
         passes(*parts.device, *parts.stream, parts.graphs) {
     Arena arena(memory);
-    on_device = take_state(arena, dims, capacity, parts.io, parts.fp8);
+    on_device = allocate_state(arena, dims, capacity, parts.io, parts.fp8);
   }
 
   View stat(size_t byte_offset, DType dtype) const {
@@ -330,7 +330,7 @@ void Bert::upload(const HostBatch& batch) {
   s.ends_on_needed_rows = s.last_layer == LastLayer::kNeededRows && rows.needed < rows.tokens;
   if (s.ends_on_needed_rows) rows.last = rows.needed;
   Arena arena(s.memory);
-  s.activations = take_activations(arena, s.dims, s.capacity, rows, s.parts.io, s.parts.fp8);
+  s.activations = allocate_activations(arena, s.dims, s.capacity, rows, s.parts.io, s.parts.fp8);
 }
 
 void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
@@ -446,7 +446,7 @@ Activation gelu_of(const ModelConfig& config) {
 int64_t activation_bytes_for(const ModelConfig& config, const BatchRows& capacity, DType io,
                              bool fp8) {
   Arena measure;
-  take_state(measure, make_dims(config, capacity.seq_tokens), capacity, io, fp8);
+  allocate_state(measure, make_dims(config, capacity.seq_tokens), capacity, io, fp8);
   return measure.used_bytes();
 }
 

@@ -40,6 +40,6 @@ constexpr int64_t fp8_scale_count(int64_t layers) {
 /// Number of elements of inputs and gradients that fp8 GEMMs round per token.
 int64_t quantized_per_token(const Dims& dims);
 
-Fp8State take_fp8_state(Arena& arena, const Dims& dims);
+Fp8State allocate_fp8_state(Arena& arena, const Dims& dims);
 
 }  // namespace bertha

@@ -19,7 +19,7 @@ namespace bertha {
 namespace {
 
 /// Sets the run's scales for an fp8 evaluation: the weights alone do not contain them.
-void take_scales(const std::string& checkpoint, Bert& model) {
+void load_scales(const std::string& checkpoint, Bert& model) {
   if (!model.needs_scales()) return;
   const std::string path = checkpoint + "/state.json";
   std::vector<int> exponents;
@@ -74,7 +74,7 @@ int run_evaluation(const Config& config, const std::string& checkpoint,
   Session session(eval_config, world);
   board.enter(0, RunPhase::kReadWeights);
   session.initialize_weights();
-  take_scales(checkpoint, *session.model);
+  load_scales(checkpoint, *session.model);
   board.enter(0, RunPhase::kOpenData);
   const std::vector<HostBatch> batches =
       read_eval_batches(eval_config, world.rank(), world.size(), session.batch_memory);

@@ -80,7 +80,7 @@ void report_memory(const Run& run, Telemetry& telemetry) {
       concat("peak memory of a rank's device: ", bytes_text(int64_t{max_mib} * kMiB)));
 }
 
-int say_how_to_go_on(const Run& run) {
+int log_resume_hint(const Run& run) {
   const std::string where = run.state.step == 0 ? "before the first step, nothing to save"
                                                 : concat("at step ", grouped_text(run.state.step),
                                                          ", all saved in ", run.run_dir);
@@ -104,7 +104,7 @@ int finish_numeric(Training& training, const std::string& reason) {
 int stop_before_training(Training& training) {
   training.telemetry.reporter->event("stopped before the first step");
   training.telemetry.reporter->finish();
-  return say_how_to_go_on(training.run);
+  return log_resume_hint(training.run);
 }
 
 int finish_run(Training& training, Stop stop) {
@@ -138,7 +138,7 @@ int finish_run(Training& training, Stop stop) {
                              : succeeded            ? ExitCode::kSuccess
                                                     : ExitCode::kTargetMissed;
   const RunEnd end = end_log(run, *telemetry.reporter, exit_code, run.joules());
-  if (stop == Stop::kRequeue) return say_how_to_go_on(run);
+  if (stop == Stop::kRequeue) return log_resume_hint(run);
   print_summary(run, telemetry, end);
   return static_cast<int>(exit_code);
 }

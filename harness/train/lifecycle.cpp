@@ -14,7 +14,7 @@ namespace {
 
 /// Notes the first spike only: later ones follow from it.
 void note_spike(Lifecycle& lifecycle, const Run& run, const Spike& spike) {
-  if (!goes_back(run)) return;
+  if (!rewinds_on_spikes(run)) return;
   if (!lifecycle.spike || spike.last_step < lifecycle.spike->last_step) lifecycle.spike = spike;
 }
 
@@ -66,7 +66,9 @@ Findings examine(Lifecycle& lifecycle, Run& run, const StepScalars& scalars, int
   return findings;
 }
 
-bool goes_back(const Run& run) { return run.config.optimizer.gradient_spike == SpikeRule::kRewind; }
+bool rewinds_on_spikes(const Run& run) {
+  return run.config.optimizer.gradient_spike == SpikeRule::kRewind;
+}
 
 Stop stop_of_this_rank(const Lifecycle& lifecycle, Run& run) {
   const TrainConfig& train = run.config.train;
@@ -97,7 +99,7 @@ std::string rewind(Lifecycle& lifecycle, Run& run) {
   });
   if (from.empty()) from = run.origin;
   const int64_t next_batch = spike.last_step + run.state.batches_left_out;
-  put_back(run, from);
+  restore_state(run, from);
   run.state.batches_left_out = next_batch - run.state.step;
   run.saved_step = -1;             // the saved checkpoint expects other batches
   on_first_rank(*run.world, [&] {  // later checkpoints no longer belong to the run

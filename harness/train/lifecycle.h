@@ -46,7 +46,7 @@ struct Findings {
 Findings examine(Lifecycle& lifecycle, Run& run, const StepScalars& scalars, int64_t step);
 
 /// Whether optimizer.gradient_spike is rewind.
-bool goes_back(const Run& run);
+bool rewinds_on_spikes(const Run& run);
 
 /// This rank's reason to end the run after this step.
 Stop stop_of_this_rank(const Lifecycle& lifecycle, Run& run);

@@ -91,13 +91,13 @@ Stop next_stop(Training& training) {
   auto& [run, telemetry, lifecycle] = training;
   const Stop stop =
       static_cast<Stop>(run.world->agree_max(static_cast<int>(stop_of_this_rank(lifecycle, run))));
-  if (stop == Stop::kNo || stop == Stop::kNumeric || !goes_back(run)) return stop;
+  if (stop == Stop::kNo || stop == Stop::kNumeric || !rewinds_on_spikes(run)) return stop;
   if (!finds_spike(training)) return stop;
   go_back(training);
   return Stop::kNo;
 }
 
-void say_that_nothing_is_left(const Training& training) {
+void report_nothing_left(const Training& training) {
   training.telemetry.reporter->event(
       concat("this run has already ended at step ", training.run.first_step,
              ", nothing is left to train; for a new run give another folder with --output-dir or "
@@ -156,7 +156,7 @@ int run_training(const Config& config, World& world, const RunInfo& info) {
   try {
     Stop stop = next_stop(training);
     const bool is_over = stop == Stop::kTarget || stop == Stop::kEndOfPlan;
-    if (is_over && !run.origin.empty()) say_that_nothing_is_left(training);
+    if (is_over && !run.origin.empty()) report_nothing_left(training);
     while (stop == Stop::kNo) {
       run_step(training);
       stop = next_stop(training);

@@ -156,7 +156,7 @@ void go_on_from(const std::string& from, Run& run, Reporter& reporter) {
   const TrainConfig& train = run.config.train;
   const TrainingState& state = run.state;
   const DataPosition position = state.data;
-  const DataPosition saved = put_back(run, from);
+  const DataPosition saved = restore_state(run, from);
   if (state.seed != static_cast<uint64_t>(train.seed)) {
     fail(ExitCode::kUsage, from, " was trained with train.seed ", state.seed, ", found ",
          train.seed, "; set train.seed to ", state.seed,
@@ -181,7 +181,7 @@ bool is_in(const std::string& path, const std::string& folder) {
   return without_slash.parent_path() == fs::weakly_canonical(folder, ignored);
 }
 
-void keep_origin(const Run& run) {
+void record_origin(const Run& run) {
   const std::string path = origin_file(run.run_dir);
   std::error_code ignored;  // a file that remains matches no other checkpoint.resume
   if (run.origin.empty()) fs::remove(path, ignored);
@@ -213,13 +213,13 @@ void begin_or_go_on(Run& run, Reporter& reporter) {
   position.ranks = is_published ? world.size() : 0;
   position.micro_batches = is_published ? train.accumulation_steps : 0;
   if (from.empty()) {
-    put_back(run, "");
+    restore_state(run, "");
   } else {
     go_on_from(from, run, reporter);
   }
 }
 
-DataPosition put_back(Run& run, const std::string& checkpoint) {
+DataPosition restore_state(Run& run, const std::string& checkpoint) {
   TrainingState& state = run.state;
   DataPosition data = state.data, saved;
   if (checkpoint.empty()) {
@@ -248,7 +248,7 @@ void claim_checkpoints(const Run& run) {
     const std::string folder = checkpoint_dir(run.run_dir);
     const bool goes_on_here = !run.origin.empty() && is_in(run.origin, folder);
     set_aside_later_checkpoints(folder, goes_on_here ? run.first_step : -1);
-    keep_origin(run);
+    record_origin(run);
   });
 }
 

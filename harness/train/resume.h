@@ -20,7 +20,7 @@ void begin_or_go_on(Run& run, Reporter& reporter);
 /// Loads weights, moments, counters and evaluations of a checkpoint; "" = the initial state of a
 /// run. Evaluations of other data than this run's are left out. Returns the position in the data
 /// that the checkpoint states. All ranks call it. Errors as above, of the checkpoint alone.
-DataPosition put_back(Run& run, const std::string& checkpoint);
+DataPosition restore_state(Run& run, const std::string& checkpoint);
 
 /// Takes over the run folder: sets checkpoints that do not belong to this run aside, and writes the
 /// checkpoint that the continuation began with to <ckpt>/resumed_from. Call it when nothing else

@@ -133,7 +133,7 @@ int64_t micro_batch_seqs(const Config& config, int64_t num_ranks) {
 }
 
 int64_t masked_per_seq(const DataConfig& data) {
-  return data.masking == Masking::kDynamic ? wanted_masks(data.max_seq_tokens, data.masked_fraction)
+  return data.masking == Masking::kDynamic ? num_masks(data.max_seq_tokens, data.masked_fraction)
                                            : data.max_masked_per_seq;
 }
 

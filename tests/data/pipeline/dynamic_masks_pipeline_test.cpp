@@ -83,7 +83,7 @@ TEST_F(DynamicMasks, AreCountedInTheStepAndResumedExactly) {
         for (const HostBatch& batch : steps[step].micro_batches) {
           masked += batch.num_masked;
           for (size_t seq = 1; seq < batch.cu_seqlens.size(); ++seq) {
-            wanted += wanted_masks(batch.cu_seqlens[seq] - batch.cu_seqlens[seq - 1], 0.2);
+            wanted += num_masks(batch.cu_seqlens[seq] - batch.cu_seqlens[seq - 1], 0.2);
           }
         }
       }

@@ -67,12 +67,12 @@ bool is_near(double found, double mean, double trials) {
 }
 
 TEST(WantedMasks, RoundHalvesToEvenAndAreOneAtLeast) {
-  EXPECT_EQ(wanted_masks(10, 0.25), 2);
-  EXPECT_EQ(wanted_masks(6, 0.25), 2);
-  EXPECT_EQ(wanted_masks(14, 0.25), 4);
-  EXPECT_EQ(wanted_masks(512, 0.15), 77);
-  EXPECT_EQ(wanted_masks(3, 0.15), 1);
-  EXPECT_EQ(wanted_masks(100, 0.4), 40);
+  EXPECT_EQ(num_masks(10, 0.25), 2);
+  EXPECT_EQ(num_masks(6, 0.25), 2);
+  EXPECT_EQ(num_masks(14, 0.25), 4);
+  EXPECT_EQ(num_masks(512, 0.15), 77);
+  EXPECT_EQ(num_masks(3, 0.15), 1);
+  EXPECT_EQ(num_masks(100, 0.4), 40);
 }
 
 TEST(MaskDrawer, LabelsAreTheOriginalTokensAndSpecialTokensAreNeverMasked) {
@@ -84,7 +84,7 @@ TEST(MaskDrawer, LabelsAreTheOriginalTokensAndSpecialTokensAreNeverMasked) {
       EXPECT_EQ(found.next_sentence_label, 1);
       ASSERT_EQ(std::ssize(found.token_ids), tokens);
       const int64_t candidates = tokens - 3;
-      EXPECT_EQ(std::ssize(found.masked_ids), std::min(wanted_masks(tokens, fraction), candidates));
+      EXPECT_EQ(std::ssize(found.masked_ids), std::min(num_masks(tokens, fraction), candidates));
       check_sample(found, 0, {.max_masked_per_seq = 128, .vocab_size = kEntries},
                    [](const Violation& wrong) { FAIL() << wrong.what; });
       std::map<int64_t, TokenId> label_at;

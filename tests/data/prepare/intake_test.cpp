@@ -34,7 +34,7 @@ class IntakeTest : public ::testing::Test {
     const std::vector<SourceFile> sources = list_source_files(paths, MissingFiles::kRefuse);
     int64_t heard = 0;
     std::mutex mutex;
-    Intake intake = take_in(sources, options, [&](int64_t bytes) {
+    Intake intake = write_text_parts(sources, options, [&](int64_t bytes) {
       const std::lock_guard lock(mutex);
       heard += bytes;
     });
