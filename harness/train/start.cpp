@@ -172,11 +172,12 @@ void start_run(Training& training, const RunInfo& info) {
 }
 
 void open_data(Training& training, const RunInfo& info) {
-  auto& [run, telemetry, lifecycle] = training;
+  Run& run = training.run;
+  Telemetry& telemetry = training.telemetry;
   World& world = *run.world;
   world.board().enter(run.state.step, RunPhase::kOpenData);
   telemetry.reporter->run_start();
-  end_log_if_data_fail(training, [&run = run] { read_data(run); });
+  end_log_if_data_fail(training, [&] { read_data(run); });
   telemetry.reporter->data_opened(
       {.train_samples_per_epoch = run.pipeline->samples_per_epoch(),
        .eval_samples = run.eval_set.num_seqs,
@@ -187,7 +188,7 @@ void open_data(Training& training, const RunInfo& info) {
   warn_of_many_epochs(run);
   claim_checkpoints(run);
   // A refused start has trained nothing, so its settings are not recorded as the run's.
-  on_first_rank(world, [&run = run, &telemetry = telemetry, &info] {
+  on_first_rank(world, [&] {
     telemetry.resolved_config =
         record_start(telemetry.folder, to_yaml(run.config), run.world->size(), info);
     point_latest_to(run.run_dir);
