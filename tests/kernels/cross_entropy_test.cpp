@@ -40,10 +40,10 @@ struct Case {
   bool write_gradient = true;
   HostTensor<float> logits = random_tensor({rows, columns}, 1);
   HostTensor<int32_t> labels = random_ids(rows, static_cast<int32_t>(classes), 2);
-  HostTensor<float> gradient_scale{{1}};
-  HostTensor<double> loss_sum{{1}};
-  HostTensor<int64_t> correct{{1}};
-  HostTensor<int64_t> rows_counted{{1}};
+  HostTensor<float> gradient_scale{1};
+  HostTensor<double> loss_sum{1};
+  HostTensor<int64_t> correct{1};
+  HostTensor<int64_t> rows_counted{1};
 };
 
 struct Shape {
