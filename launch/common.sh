@@ -398,7 +398,7 @@ run_mpirun() {
     COLUMNS=$(stty size <&2 2> /dev/null | cut -d' ' -f2) || COLUMNS=""
     export COLUMNS
   fi
-  # Open MPI asks for ssh on one machine too, where it starts none.
+  # Open MPI requires ssh on a single machine too, although it does not use it there.
   if [[ " $* " != *" --host "* && -z ${OMPI_MCA_plm_rsh_agent+set} ]] && ! command -v ssh rsh > /dev/null; then
     export OMPI_MCA_plm_rsh_agent=
   fi

@@ -73,7 +73,7 @@ class Hdf5Id {
 };
 
 /// Error(code) with subject, words and the innermost reason of the last failed call, shortened to
-/// the operating system's words where the library quotes them; Error(kMemory) when it is memory.
+/// the operating system's words if the library quotes them; Error(kMemory) if memory ran out.
 [[noreturn]] void fail_in_library(ExitCode code, const std::string& subject,
                                   const std::string& words = "");
 

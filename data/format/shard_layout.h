@@ -34,7 +34,7 @@ inline constexpr const char* kPackedMasked = "packed_masked_lm_len";
 /// The width of a row of a dataset in the fixed-length layout.
 enum class RowWidth : uint8_t { kOne, kTokens, kMasked };
 
-/// A reader accepts kI32 where `element` is kI16; written_element() is what is written.
+/// A reader accepts kI32 if `element` is kI16; written_element() is the type that is written.
 struct DatasetFormat {
   const char* name;
   Hdf5Element element;

@@ -52,7 +52,7 @@ ViolationReport stop_at_violation(const std::string& path);
 
 /// A shard of any layout, opened for reading some rows at a time.
 ///
-/// Errors    Error(kData) for what cannot be read at all; wrong values go to the report.
+/// Errors    Error(kData) for data that cannot be read at all; wrong values go to the report.
 /// Threads   one per object.
 class ShardRows {
  public:

@@ -24,7 +24,7 @@ int64_t num_masks(int64_t tokens, double fraction);
 
 /// Draws masks, after undoing the sample's earlier masks.
 ///
-/// Candidates are all tokens but [CLS], [SEP] and [PAD]; of them num_masks() are chosen evenly.
+/// Candidates are all tokens except [CLS], [SEP] and [PAD]; num_masks() of them are chosen evenly.
 /// With whole words, words are drawn until that number is reached, and those that would exceed it
 /// are left out; if every word exceeds it, the shortest one may be drawn, up to `most_masked`
 /// tokens. Of the chosen tokens 80 % become [MASK], 10 % a random entry of the vocabulary, and 10 %

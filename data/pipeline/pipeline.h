@@ -44,12 +44,12 @@ struct PipelineOptions {
 /// Needs     memory for two windows of shards per rank; with an exchange, a rank reads and holds
 ///           only its share of a window (so window_shards >= ranks spreads the reading evenly).
 /// Errors    an error of any stage is rethrown by next(); Error(kData) names the shard. When one
-///           rank cannot go on, next() throws the same error on all ranks, in the same step where
+///           rank cannot continue, next() throws the same error on all ranks, in the same step if
 ///           the cause is a shard.
 /// Threads   next() from one thread. The destructor stops and joins the stages. It is collective
 ///           in the sense that it waits for the exchange that is under way: the other ranks must
-///           go on calling next() or destroy their pipelines too. While an exception unwinds it
-///           waits for nobody; then the job has to be aborted, as the other ranks may be waiting.
+///           continue to call next() or destroy their pipelines too. While an exception unwinds,
+///           it does not wait; the job must then be aborted because other ranks may be waiting.
 class Pipeline {
  public:
   virtual ~Pipeline() = default;

@@ -33,7 +33,7 @@ struct Intake {
 };
 
 /// The form of the plain texts, if it is not given: documents end at blank lines if there is one
-/// between lines in what is looked at of the sources (the first MiB of the first 64); otherwise a
+/// between lines in the inspected part of the sources (the first MiB of the first 64); otherwise a
 /// line is a document if lines have 200 bytes or more in the mean; otherwise a file is. Says in
 /// the log what it found.
 DocumentForm find_document_form(const std::vector<SourceFile>& sources, DocumentForm given);

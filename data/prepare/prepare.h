@@ -64,7 +64,7 @@ struct PrepareSummary {
 ///
 /// Writes    output_dir/part_00000_of_00008.hdf5 ... or part_eval_10k.hdf5, manifest.json, and
 ///           checksums.chk, in the published form. Until it has finished output_dir/work/ holds the
-///           parts and what is known of them, and what is known stays where the parts are the
+///           parts and their records, and the records are kept if the parts are the
 ///           shards. Files appear by rename. A run that is repeated after a failure or a kill uses
 ///           finished parts again when text, vocabulary, options and versions are the same; one
 ///           that had finished does nothing.

@@ -15,7 +15,7 @@ namespace bertha {
 ///   - after one letter ("J. Smith"), after a word with a . inside ("U.S. Army"), and after a
 ///     number that begins the sentence ("1. Introduction");
 ///   - after a title (Mr. Dr. Prof. ...), and before a number after No. Fig. Vol. pp. and months.
-/// What is wrongly joined by this is one longer sentence.
+/// Sentences that are wrongly joined become one longer sentence.
 ///
 /// Needs     valid UTF-8.
 std::vector<std::string> split_sentences(std::string_view paragraph);

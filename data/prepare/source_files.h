@@ -59,10 +59,10 @@ inline constexpr LeftOutReason kLeftOutReasons[] = {
 /// The texts that the inputs stand for: a file itself; "-", which is standard input; of a folder
 /// and the folders in it, sorted by path, the files that have the name of a text, but none whose
 /// name starts with "eval" (evaluation text lies next to training text in the published layout;
-/// name it to read it). The name decides the form; what has no known name, as standard input, is
-/// text, or, if it is a pipe, whatever it begins as. A warning names what else is in the
-/// folder and why it is left out; `left_out`, if any, receives the numbers by reason. The folder
-/// `output`, if any, is left out.
+/// name it to read it). The name determines the form; input without a known name, such as standard
+/// input, is text or, if it is a pipe, determined by its beginning. A warning names the other files
+/// of the folder and why they are left out; `left_out`, if any, receives their numbers by reason.
+/// The folder `output`, if any, is left out.
 ///
 /// Errors    Error(kData) naming the input: missing, unreadable, no such file in a folder, given
 ///           twice, all files empty, errors of ByteStream; text that begins as JSON, HTML, XML, or

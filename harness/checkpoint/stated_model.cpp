@@ -182,9 +182,9 @@ std::optional<StatedModel> find_stated_model(const WeightPlace& place) {
 }
 
 std::optional<StatedModel> find_stated_model(const std::string& path) {
-  const fs::path beside = fs::path(path) / kNames[0];
-  if (fs::exists(beside)) {
-    const std::string name = beside.string();
+  const fs::path candidate = fs::path(path) / kNames[0];
+  if (fs::exists(candidate)) {
+    const std::string name = candidate.string();
     try {
       check_features(name, parse_json(read_text_file(name)));
     } catch (const Json::exception& error) {

@@ -96,8 +96,8 @@ void add_data_convert(CLI::App& data, Chosen& chosen) {
       {.name = "convert",
        .description =
            "Converts a data set, TFRecord files or shards of any layout, to HDF5 shards: in "
-           "another "
-           "layout, of another size, or shuffled. If stopped, the same command continues.",
+           "another layout, of another size, or shuffled. If stopped, the same command "
+           "continues.",
        .examples = {"bertha data convert tfrecords/ --output data/train --max-sequences 3000000",
                     "bertha data convert hdf5/training --output varlength --shards 4320 "
                     "--chk 4320_shards_varlength.chk",

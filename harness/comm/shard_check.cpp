@@ -23,7 +23,7 @@ void check_shard(const Collectives& collectives, const View& full, const View& s
                full.shape_text(), ", shard ", shard.shape_text(), ", ", count, " of them");
   const char* own_slot = static_cast<const char*>(full.data) + index * shard.bytes();
   BERTHA_CHECK(shard.data == own_slot || !overlap(full, shard), "shard ", index,
-               " overlaps the full view beside its own slot");
+               " overlaps the full view outside its own slot");
 }
 
 void check_sum(const View& values) {

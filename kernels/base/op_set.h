@@ -6,7 +6,7 @@
 namespace bertha {
 
 /// The operations whose arguments are `Args...`, on one backend. run() checks the arguments, once,
-/// then enqueues the operation on the stream that the object was made for.
+/// then enqueues the operation on the stream of the object.
 ///
 /// Threads   one thread at a time per object.
 /// Errors    bertha::Error that names the field, the value found and the value wanted.

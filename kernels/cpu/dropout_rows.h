@@ -14,7 +14,7 @@ namespace bertha {
 enum class MaskUse : uint8_t { kDraw, kRead };
 
 /// work(row, factor) for every row of a matrix of `rows` times `columns`, in the blocks that
-/// ColumnSums sums over. factor f32 [columns]: the row's dropout, all 1 where nothing is dropped.
+/// ColumnSums sums over. factor f32 [columns]: the row's dropout, all 1 without dropout.
 /// mask: u8 [rows, columns / 8]. drawn_rows: see ResidualLnFwd::dropout_rows.
 template <class Work>
 void for_dropout_rows(WorkerPool& pool, const Dropout& dropout, const View& mask, MaskUse use,

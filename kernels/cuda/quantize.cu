@@ -4,7 +4,7 @@
 // A block takes a tile of 128 x 128 elements; a thread 8 rows x 8 columns of it, which it reads in
 // accesses of 16 bytes, all in flight at once, rounds two at a time (cvt.rn.satfinite), stores by
 // rows, and turns into 8 columns of 8 bytes. These go through 16 KiB of shared memory, so that each
-// column leaves the block in 128 contiguous bytes. Units of 8 bytes lie at (row group XOR column
+// column leaves the block in 128 contiguous bytes. Units of 8 bytes are at (row group XOR column
 // group), free of bank conflicts both ways. amax and the count of saturated elements cost a block
 // one atomic operation each. Column sums cover the tile; a second kernel adds up the tiles.
 //

@@ -30,7 +30,7 @@ BERTHA_HOST_DEVICE inline double remaining_rate(const LrSchedule& schedule, int6
 }
 
 /// Learning rate after `successful_steps` updates, see LrSchedule. Zero before a positive
-/// start_step, where the formula would turn negative.
+/// start_step, for which the formula would be negative.
 BERTHA_HOST_DEVICE inline double scheduled_learning_rate(const LrSchedule& schedule,
                                                          int64_t successful_steps) {
   // The published code runs one update ahead when the warm-up does not begin at step 0.

@@ -41,7 +41,7 @@ struct LinearFwd {
   View pre_activation;  // io [T, N]  out for GELUs: x * w^T + bias, saved for backward
   Activation activation = Activation::kNone;
   View x_inverse_scale = {};       // f32 [1]  with fp8 only
-  View weight_inverse_scale = {};  // f32 [1]  likewise
+  View weight_inverse_scale = {};  // f32 [1]  the same
 };
 
 /// dx (+)= (dy * w) elementwise-times activation'(saved) of the layer BELOW: fuses the gradient of
@@ -62,7 +62,7 @@ struct LinearBwdData {
   Accumulate accumulate = Accumulate::kNo;
   Accumulate accumulate_dbias = Accumulate::kNo;
   View dy_inverse_scale = {};      // f32 [1]  with fp8 only
-  View weight_inverse_scale = {};  // f32 [1]  likewise
+  View weight_inverse_scale = {};  // f32 [1]  the same
 };
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.
@@ -77,7 +77,7 @@ struct LinearBwdWeight {
   View dbias;    // io [N]     out
   Accumulate accumulate = Accumulate::kNo;
   View dy_inverse_scale = {};  // f32 [1]  with fp8 only
-  View x_inverse_scale = {};   // f32 [1]  likewise
+  View x_inverse_scale = {};   // f32 [1]  the same
 };
 
 /// dx = dy elementwise-times activation'(saved), if no GEMM follows to fuse it into.

@@ -1,6 +1,6 @@
 """Recognizes known bad shapes in the curve of a run, and compares BERT-large with published runs.
 
-Each shape is a function of the records that returns a text or None: what is seen, and what to try
+Each shape is a function of the records that returns a text or None: the finding, and what to try
 next. A figure that is missing or not a number never makes a shape.
 """
 import itertools

@@ -1,6 +1,6 @@
 """Shows a run in the terminal while it trains, only from the files in its folder.
 
-Whether the run still goes on is read from its lock, which only its process can hold: a shared lock
+Whether the run is live is read from its lock, which only its process can hold: a shared lock
 that is not waited for, and given back at once, disturbs no run and needs no permission to write. A
 folder whose lock cannot be read is judged by the age of its last record.
 """
@@ -89,7 +89,7 @@ def crossing(x, y, target):
 
 
 def samples_to_target(evals, target):
-    """(low, middle, high): samples from the last evaluation to the target, if the curve goes on.
+    """(low, middle, high): samples from the last evaluation to the target, if the curve continues.
 
     Of the last five evaluations a straight line gives the lower end, a line over -1 / samples,
     which bends as learning curves do, the rest. None while there are fewer, while the rise is not

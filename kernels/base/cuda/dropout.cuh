@@ -55,7 +55,7 @@ __device__ __forceinline__ void mix_words(uint32_t (&mixed)[4], const PhiloxWord
 }
 
 /// kept_bits of kernels/base/dropout_bits.h, bit for bit, from the words of the group.
-/// `limit(digit)`: all ones where that digit of the threshold is 1, else 0.
+/// `limit(digit)`: all ones if that digit of the threshold is 1, else 0.
 ///
 /// From the lowest digit up, "below the threshold" is the majority of (digit is 0, threshold's
 /// digit is 1, below it in the digits underneath): one instruction per digit, and no branch.

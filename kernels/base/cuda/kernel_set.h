@@ -14,7 +14,7 @@ enum class KernelSet { kSm90a, kPortable };
 struct GpuCode {
   int major;  // compute capability
   int minor;
-  int compiled_for;  // 90: for compute capability 9.0; 80 also where it was translated from PTX
+  int compiled_for;  // 90: for compute capability 9.0; 80 also if it was translated from PTX
 };
 
 /// The lowest compute capability (major) that any kernels run on.

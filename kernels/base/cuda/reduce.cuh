@@ -25,7 +25,7 @@ __device__ __forceinline__ void share_sums(T (&values)[kValues], int lane, int d
   const bool upper = (lane & distance) != 0;
 #pragma unroll
   for (int i = 0; i < kHalf; ++i) {
-    // A conditional operator on class types selects an address, which lies in local memory.
+    // A conditional operator on class types selects an address, which is in local memory.
     T given = values[i + kHalf];
     T own = values[i];
     if (upper) {

@@ -14,7 +14,7 @@ struct RowStatistics {
 };
 
 /// Mean and rstd of the team's rows, in every thread; stored at mean[first ..), rstd[first ..).
-/// Threads outside hold zeros.
+/// Threads outside have zeros.
 ///
 /// Exact     two-pass inside each warp; the warps' sums of squares are then combined as by
 ///           Chan, Golub and LeVeque (1979): as exact as a second pass, with one barrier.
@@ -55,7 +55,7 @@ __device__ __forceinline__ void row_statistics(
 
   // From here on a lane works for one row, and broadcasts the result.
   RowStatistics own;
-  int own_lane;  // of the first lane that works for row 0; row 1 follows at own_step
+  int own_lane;  // first lane that works on row 0; row 1 follows at own_step
   int own_step;
   if constexpr (Shape::kFixed && Shape::kWarps == 1) {
     own = {warp_mean, rsqrtf(sum_of_squares * team.per_column() + epsilon)};
@@ -152,9 +152,9 @@ struct NormGradientSums {
 };
 
 /// Draws the dropout of the team's rows, saves it in `mask` (u8 [rows, columns / 8]) and stores
-/// the thread's eight bits in kept[r]. `drawn` is the thread's from turn to turn: a warp draws for
-/// as many batches at once as give each lane a word. drawn_rows: see ResidualLnFwd::dropout_rows;
-/// may be null.
+/// the thread's eight bits in kept[r]. `drawn` is the thread's state between turns: a warp draws
+/// for enough batches at once to give each lane a word. drawn_rows: see
+/// ResidualLnFwd::dropout_rows; may be null.
 template <class Shape>
 __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int64_t first_row,
                                           int64_t rows, const DeviceDropout& dropout, uint64_t seed,
@@ -162,8 +162,8 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
                                           uint32_t (&kept)[Shape::kRows],
                                           const int32_t* drawn_rows = nullptr) {
   constexpr int kRows = Shape::kRows;
-  constexpr int kGroups = kWarpColumns / kDropoutGroup;  // of a warp in a row
-  constexpr int kVecs = kDropoutGroup / kVecSize;        // of a group
+  constexpr int kGroups = kWarpColumns / kDropoutGroup;  // per warp and row
+  constexpr int kVecs = kDropoutGroup / kVecSize;        // per group
   if constexpr (Shape::kFixed) {
     constexpr int kBatches = kWarpThreads / (kRows * kGroups);
     const int batch = turn % kBatches;
@@ -242,7 +242,7 @@ struct SavedRows {
   }
 
   float statistic;  // lane r: mean of row r; lane kRows + r: its rstd
-  uint32_t bits;    // of the mask
+  uint32_t bits;    // bits of the mask
 };
 
 __device__ __forceinline__ bool is_set(uint32_t bits, int bit) { return ((bits >> bit) & 1u) != 0; }

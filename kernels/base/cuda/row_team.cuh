@@ -11,10 +11,10 @@
 
 namespace bertha {
 
-// How the kernels around a LayerNorm divide a matrix of rows: a team of warps owns a few rows at a
-// time, and each of its threads the same eight neighbouring columns of all rows that it ever sees.
-// The parameters of those columns (gamma, beta, bias) and the column sums of their gradients so
-// stay in registers; what a row needs from the whole team is exchanged once per few rows.
+// How the kernels around a LayerNorm divide a matrix of rows: a team of warps processes a few rows
+// at a time, and each of its threads the same eight neighboring columns of all its rows. So the
+// parameters of those columns (gamma, beta, bias) and the column sums of their gradients remain in
+// registers; sums over whole rows are exchanged within the team once per few rows.
 
 inline constexpr int kWarpColumns = kVecSize * kWarpThreads;
 inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
@@ -30,7 +30,7 @@ struct TeamShape {
   static constexpr int kTeams =
       !kFixed ? 1 : std::max(kBlockThreads / kWarpThreads / (kTeamWarps == 3 ? 4 : kTeamWarps), 1);
   static constexpr int kRows = !kFixed ? 1 : (sizeof(T) == 2 ? kBatchRows : 2);
-  static constexpr int kMostWarps = kFixed ? kWarps : 32;  // of a team
+  static constexpr int kMostWarps = kFixed ? kWarps : 32;  // per team
   static constexpr int kMostThreads = kTeams * kMostWarps * kWarpThreads;
 };
 
@@ -115,7 +115,7 @@ struct RowTeam {
   /// Element of the thread's first column in `row`.
   __device__ int64_t at(int64_t row) const { return row * columns + thread * kVecSize; }
 
-  /// 1 / columns; known to the compiler where the width is.
+  /// 1 / columns; a compile-time constant if the width is.
   __device__ float per_column() const {
     if constexpr (Shape::kFixed) return 1.0f / static_cast<float>(Shape::kWarps * kWarpColumns);
     return 1.0f / static_cast<float>(columns);
@@ -133,11 +133,11 @@ struct RowTeam {
     }
   }
 
-  int64_t columns;     // of a row
-  int64_t first_row;   // of the team's first batch
+  int64_t columns;     // per row
+  int64_t first_row;   // first row of the team's first batch
   int64_t row_stride;  // from a batch to the next
   int team;            // in the block
-  int warps;           // of a team
+  int warps;           // per team
   int thread;          // in the team
   int warp;            // in the team
   int lane;
@@ -159,11 +159,11 @@ __device__ __forceinline__ void for_rows(int left, const Work& work) {
   }
 }
 
-/// Batches of neighbouring rows in flight. Each thread copies its own vectors asynchronously into
-/// places of shared memory that nobody else reads, kStages - 1 batches ahead of the one at work: so
-/// many loads in flight cost no registers, and no barrier. Nobody waits for a batch beyond the last
-/// row; values read of such a row are undefined. Backward, this is faster than bulk copies.
-/// Without `from` nothing is requested yet, and the rows may come from anywhere.
+/// Batches of neighboring rows in flight. Each thread copies its own vectors asynchronously into
+/// places of shared memory that no other thread reads, kStages - 1 batches ahead of the current
+/// one: these loads in flight need no registers and no barrier. No thread waits for a batch beyond
+/// the last row; values read from such a row are undefined. In backward, this is faster than bulk
+/// copies. Without `from` nothing is requested yet, and the rows may come from any matrix.
 template <class Shape, int kTensors, int kStages>
 class RowRing {
  public:
@@ -181,7 +181,7 @@ class RowRing {
       request(team, turn, team.first_row + turn * team.row_stride, rows, from);
     }
   }
-  /// Sends for another batch, before the one at work, `first`, is waited for.
+  /// Requests another batch, before the wait for the current one, `first`.
   __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
                                          const T* const (&from)[kTensors]) const {
     request(team, free_stage(), first + (kStages - 1) * team.row_stride, rows, from);

@@ -14,7 +14,7 @@ inline constexpr int kVecSize = 8;
 template <class T>
 inline constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
 
-/// N neighbouring elements as they lie in memory, a power of two. Registers hold them as 32-bit
+/// N neighboring elements as in memory, N a power of two. Registers contain them as 32-bit
 /// words: of single 16-bit elements the compiler would give each its own register.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
@@ -80,7 +80,7 @@ __device__ __forceinline__ Vec<T, N> sum_of(const Vec<T, N>& a, const Vec<T, N>&
 }
 
 /// Hides the origin of the words from the compiler: it then unpacks them again instead of keeping
-/// the floats it made of them before, which would cost the registers of rows in flight.
+/// the floats that it computed from them, which would use the registers of rows in flight.
 template <class T, int N>
 __device__ __forceinline__ void keep_packed(Vec<T, N>& vec) {
   if constexpr (Vec<T, N>::kBytes >= 4) {
@@ -118,7 +118,7 @@ __device__ __forceinline__ Vec<T, N> load_vec(const T* from) {
   return vec;
 }
 
-/// The same of what no kernel soon reads again (ld.global.cs: evicted first).
+/// The same for data that no kernel reads again soon (ld.global.cs: evicted first).
 template <class T>
 __device__ __forceinline__ Vec<T, kVecSize> load_vec_streaming(const T* from) {
   using V = Vec<T, kVecSize>;
@@ -165,7 +165,7 @@ __device__ __forceinline__ void store_vec(T* to, const Vec<T, N>& vec) {
 }
 
 /// Stores to global memory that this kernel does not read, always in whole stores of 16 bytes:
-/// where rows lie at constant distances, nvcc sometimes makes four of one.
+/// if rows are at constant distances, nvcc sometimes splits one into four.
 template <class T>
 __device__ __forceinline__ void store_vec_global(T* to, const Vec<T, kVecSize>& vec) {
 #pragma unroll

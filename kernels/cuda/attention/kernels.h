@@ -33,7 +33,7 @@ struct AttentionDropout {
   const uint64_t* random = nullptr;  // {seed, step}; null: no dropout
   uint32_t threshold = 0;
   uint32_t digits[kDropoutDigits] =
-      {};  // all ones where the digit of the threshold is 1, highest first
+      {};  // all ones if the digit of the threshold is 1, highest first
   uint32_t site = 0;
   float keep = 1.0f;  // 1 - probability
 };

@@ -37,7 +37,7 @@ __device__ __forceinline__ int column_of_lane(int lane) { return 16 * (lane % 4)
 
 /// Adds the sums of the 64 columns of a warp's rows to `sums`, two for each lane: the transposed
 /// rows, as left operands of 16 columns each, times a right operand that is 1 in the column of the
-/// result where the step's sums belong.
+/// result for the step's sums.
 template <class T>
 __device__ __forceinline__ void add_columns(uint32_t own, float2& sums, int lane) {
   const auto by_rows = rows_first<kHeadSize>(lane);

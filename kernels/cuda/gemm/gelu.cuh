@@ -145,7 +145,7 @@ __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const __half2 square = __hmul2(within, within);
   const __half2 u = __hmul2(within, polynomial(gelu_argument<kActivation>(), square));
   const __half2 product = __hmul2(within, polynomial(gelu_half_slope<kActivation>(), square));
-  // Beyond 3.5, where z is beyond 3.4, 1 - t^2 is about the instruction's error.
+  // Above 3.5, for z above 3.4, 1 - t^2 is about the instruction's error.
   const uint32_t limited = clamped_f16(reinterpret_cast<const uint32_t&>(product), 0x43004300);
   const __half2 half_z_du = reinterpret_cast<const __half2&>(limited);
   const __half2 t = h2tanh_approx(u);

@@ -15,7 +15,7 @@
 // Stores    go from registers to global memory and bypass shared memory, whose 128 bytes a clock
 //           the wgmma (80) and the loads (48) use up. For that, adjacent columns have to be in one
 //           thread. Of each n-block of 8 columns lane c of a quad has 2 c and 2 c + 1 (wgmma.cuh),
-//           so the rows of the weights lie in shared memory in another order: row 2 c + i of
+//           so the rows of the weights are in shared memory in another order: row 2 c + i of
 //           n-block 8 p + m is row 32 m + 8 c + 2 p + i. Lane c then has, out of n-blocks m, 8 + m,
 //           16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7: 16 bytes, and a quad 64 bytes
 //           of a row.

@@ -8,9 +8,9 @@
 // 128 rows, one producer thread, 4 stages of 128 inner indices, two consumer warpgroups of 64 rows,
 // and an epilogue that keeps 64 registers of a thread and runs during the wgmma of the next tile.
 //
-// Rows      go from registers to global memory: the order in which the weights' rows lie in shared
-//           memory gives each thread 8 adjacent columns (see there).
-// Columns   The even rows of each 16 lie in shared memory before the odd ones, so that a thread has
+// Rows      go from registers to global memory: the order of the weights' rows in shared memory
+//           gives each thread 8 adjacent columns (see there).
+// Columns   The even rows of each 16 precede the odd ones in shared memory, so that a thread has
 //           two adjacent rows: two bytes of a column, which stmatrix transposes as one element of
 //           16 bits. Two warps of the producer's group store them by TMA, one for each half.
 // Backward  Registers of a finished fragment take the bytes of the next tile, loaded while a block

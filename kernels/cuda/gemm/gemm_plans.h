@@ -35,7 +35,7 @@ using CublasLtOwner = std::unique_ptr<T, DestroyCublasLt>;
 ///   weight gradient  dw^T [K, N]   x       N   dy  T   T
 ///
 /// With fp8 the sum runs along the columns of A and B: op(A) is always T, op(B) N, and the caller
-/// has transposed what is not so.
+/// has transposed other matrices.
 struct GemmPlan {
   explicit GemmPlan(const GemmKey& key_in);
 
@@ -68,10 +68,10 @@ struct GemmOperands {
 ///           rows within a quarter (rows change a little from step to step, the best algorithm
 ///           hardly does), else, with options.tune_gemms, a tuned one, else the first of the
 ///           library's heuristics. Without tune_gemms it does not depend on which keys came
-///           before, so that a run that goes on from a checkpoint chooses the same.
+///           before, so that a run that resumes from a checkpoint chooses the same.
 /// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
-///           3 ms where the heuristics are asked.
-/// Waits     only where it tunes.
+///           3 ms if the heuristics are called.
+/// Waits     only while tuning.
 class GemmPlans {
  public:
   explicit GemmPlans(const CudaContext& context);

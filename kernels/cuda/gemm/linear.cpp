@@ -4,7 +4,7 @@
 // slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their result
 // too; the library's epilogue with the derivative of GELU is slower there than a pass.
 //
-// Exact     where a half-precision gradient is accumulated (dx, dweight), the library rounds the
+// Exact     if a half-precision gradient is accumulated (dx, dweight), the library rounds the
 //           GEMM and then the sum: round(round(GEMM) + old), element for element.
 
 #include "kernels/ops/linear_quantize.h"

@@ -150,7 +150,7 @@ __device__ __forceinline__ uint32_t permuted_bytes(uint32_t low, uint32_t high, 
   return result;
 }
 
-/// All ones where the highest bit of byte `byte` of `word` is set, else zero.
+/// All ones if the highest bit of byte `byte` of `word` is set, else zero.
 __device__ __forceinline__ uint32_t mask_of_byte(uint32_t word, int byte) {
   return permuted_bytes(word, 0, 0x1111u * static_cast<uint32_t>(8 + byte));
 }

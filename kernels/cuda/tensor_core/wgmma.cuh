@@ -43,7 +43,7 @@ inline constexpr int kWarpgroupThreads = 128;
 enum class Inner { kColumns, kRows };
 
 /// Descriptor of a tile (file header) for the 16 inner indices from 16 * step on. The tile has at
-/// least 64 rows, or 16 * (step + 1) where the inner index runs along the rows. In units of 16
+/// least 64 rows, or 16 * (step + 1) if the inner index runs along the rows. In units of 16
 /// bytes: bits 0-13 start address; 16-29 leading offset, from one 64-element pattern to the next
 /// across the columns, unused because a tile has one pattern; 32-45 stride offset from 8 rows to
 /// the next 8, 1,024 bytes; 49-51 row of the pattern at which the tile begins, 0; 62-63 = 1:

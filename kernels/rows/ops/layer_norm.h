@@ -4,7 +4,7 @@
 
 namespace bertha {
 
-/// y = (x - mean) * rstd * gamma + beta, row by row; of x + residual where a residual is given.
+/// y = (x - mean) * rstd * gamma + beta, row by row; of x + residual if a residual is given.
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f64, f32, f16, bf16; statistics (stat) f64 for f64, f32 otherwise;

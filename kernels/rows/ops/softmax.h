@@ -7,7 +7,7 @@ namespace bertha {
 
 enum class SoftmaxKind : uint8_t { kSoftmax, kLogSoftmax };
 
-/// y = softmax(z) or log softmax(z), row by row, with z = scale * x + bias where the mask is not
+/// y = softmax(z) or log softmax(z), row by row, with z = scale * x + bias if the mask is not
 /// zero, and minus infinity elsewhere; dropped = dropout(y), zero where dropped, whatever y is.
 ///
 /// Letters   C = columns, the last axis of x; R = rows, all other axes together; W = C rounded up
