@@ -89,7 +89,8 @@ class BadRecords : public testing::Test {
 TEST_F(BadRecords, AWrongChecksumIsNamedWithItsRecord) {
   EXPECT_THAT(after([](std::string& bytes) { bytes[12 + 100] ^= 1; }),
               HasSubstr("record 0 at byte 0: the checksum of its contents is wrong"));
-  const char* no_start = "is not a TFRecord file, or is damaged: the checksum of its first length is";
+  const char* no_start =
+      "is not a TFRecord file, or is damaged: the checksum of its first length is";
   EXPECT_THAT(after([](std::string& bytes) { bytes[0] ^= 1; }), HasSubstr(no_start));
   EXPECT_THAT(after([](std::string& bytes) { bytes[9] ^= 1; }), HasSubstr(no_start));
   const size_t second = record(example_of(features_of(example_samples(6, 4)[0], {}))).size();
