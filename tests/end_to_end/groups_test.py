@@ -48,12 +48,17 @@ class Groups(EndToEnd):
         self.assert_same_steps(self.flat, folder, STEPS)
         self.assertEqual(len(self.optimizer_files(folder)), 4)
 
-    def test_clipping_before_the_reduction(self):
+    def check_as_flat(self, **settings):
         flat, folder = self.new_folder("flat"), self.new_folder("node")
-        settings = dict(optimizer__clip="before", optimizer__max_gradient_norm=0.3)
         self.train_in(flat, 4, **settings)
         self.train_in(folder, TWO_NODES, **settings)
         self.assert_same_steps(flat, folder, STEPS)
+
+    def test_clipping_before_the_reduction(self):
+        self.check_as_flat(optimizer__clip="before", optimizer__max_gradient_norm=0.3)
+
+    def test_adamw(self):
+        self.check_as_flat(optimizer__name="adamw")
 
     def test_the_same_run_has_the_same_bytes(self):
         for group in ("node", "world"):
