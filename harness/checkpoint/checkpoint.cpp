@@ -126,7 +126,7 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
     }
   }
   if (num_damaged > 0) {
-    fail(ExitCode::kData, "all ", num_damaged, " checkpoints in ", folder, " are damaged (",
+    fail(ExitCode::kData, "none of the ", num_damaged, " checkpoints in ", folder, " is intact (",
          first_reason, "); repair one, or set checkpoint.resume to never.");
   }
   return std::nullopt;

@@ -396,7 +396,7 @@ LoadedConfig Loader::finish() {
     std::string text = errors_.front();
     if (errors_.size() > 1) {
       text = concat(errors_.size(), " errors in the configuration:");
-      for (const std::string& error : errors_ | std::views::take(kMaxErrors)) {
+      for (const std::string& error : errors_ | std::views::take(kMaxListedErrors)) {
         text += "\n  " + error;
       }
       if (errors_.size() > kMaxListedErrors) text += "\n  ...";

@@ -60,7 +60,7 @@ TEST(ChecksumList, WhatIsNoListIsNamedWithItsLine) {
   EXPECT_THAT(complaint("part_0\t123\n"), HasSubstr("c.chk: line 1 is \"part_0\t123\", want"));
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_1\n")), HasSubstr("line 2 is \"part_1\""));
   EXPECT_THAT(complaint(concat("part_0\t", kOne, "\npart_0.hdf\t", kOne)),
-              HasSubstr("line 2 names part_0.hdf again"));
+              HasSubstr("line 2 lists part_0.hdf again"));
   EXPECT_THAT(complaint(""), HasSubstr("contains no checksum"));
   EXPECT_THAT(error_of([&] { read_checksum_list(folder.path("none")); }), HasSubstr("cannot open"));
 }
@@ -85,7 +85,7 @@ TEST(ChecksumList, VerifyFindsWhatDiffersFromIt) {
   EXPECT_THAT(findings(folder.path()),
               ElementsAre("part_00002_of_00004.hdf5: missing, judging by the other names",
                           concat("part_00001_of_00004.hdf5: checksum of the token ids is ", md5(1),
-                                 ", want ", kOne, " as ", list, " says"),
+                                 ", want ", kOne, " as in ", list),
                           concat("part_00003_of_00004.hdf5: not in ", list),
                           concat("part_00002_of_00004: missing, but in ", list)));
   EXPECT_THAT(findings(folder.path("part_00000_of_00004.hdf5")), IsEmpty());

@@ -322,7 +322,7 @@ TEST_F(HuggingFace, PrefixesOfWrappersAreLeftOut) {
   const Loaded loaded = load_draft();
   EXPECT_EQ(loaded.flat, want);
   ASSERT_EQ(loaded.facts.notes.size(), 1u);
-  EXPECT_THAT(loaded.facts.notes[0], HasSubstr("read without module._orig_mod., which"));
+  EXPECT_THAT(loaded.facts.notes[0], HasSubstr("read without module._orig_mod., a prefix"));
 }
 
 TEST_F(HuggingFace, TheDecoderMayGoByOneNameOrByTwo) {

@@ -256,7 +256,7 @@ TEST(TfBundle, RefusesWhatItCannotRead) {
   draft.header = bundle_header(1, 0, 2);
   EXPECT_THAT(refusal(folder, draft), HasSubstr("format version 2"));
   draft.header = bundle_header(0);
-  EXPECT_THAT(refusal(folder, draft), HasSubstr("names 0 data files"));
+  EXPECT_THAT(refusal(folder, draft), HasSubstr("lists 0 data files"));
   draft.header = "\xff\xff";
   EXPECT_THAT(refusal(folder, draft), HasSubstr("its header: cannot be read"));
   draft = one_tensor();

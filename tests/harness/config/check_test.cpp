@@ -32,7 +32,7 @@ TEST(ConfigRemarks, AWarmUpBeyondTheLastStepIsRemarked) {
   const std::vector<std::string> run{"train.max_steps=100", "optimizer.warmup_steps=500"};
   ASSERT_EQ(remarks(run).size(), 1u);
   EXPECT_THAT(remarks(run).front(),
-              HasSubstr("the run ends at step 100, its warm-up at step 500: "));
+              HasSubstr("the run ends at step 100 but its warm-up at step 500: "));
   EXPECT_THAT(remarks(run).front(), HasSubstr(never));
   EXPECT_TRUE(remarks({"train.max_steps=500", "optimizer.warmup_steps=500"}).empty());
   EXPECT_TRUE(remarks({"train.max_steps=100", "optimizer.warmup_steps=500",

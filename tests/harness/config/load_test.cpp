@@ -192,7 +192,8 @@ TEST(LoadConfig, RefusesASecondDocument) {
         one + "log: {run_name: \"--- a\"}\n"}) {
     EXPECT_EQ(config_from_yaml(text, "a.yaml").train.seed, 1) << text;
   }
-  EXPECT_THAT(error_of_text("," + one), HasSubstr("a.yaml: empty"));  // of which LoadAll has no end
+  EXPECT_THAT(error_of_text("," + one),
+              HasSubstr("a.yaml: is empty"));  // of which LoadAll has no end
 }
 
 TEST(LoadConfig, RefusesWhatIsNoMapOfSections) {

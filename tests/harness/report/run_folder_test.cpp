@@ -173,7 +173,7 @@ TEST(RunFolder, AFileInTheWayIsNamedWithTheReason) {
 TEST(RunFolder, APlaceThatCannotBeWrittenIsNamedWithTheReason) {
   RunPlace place;
   place.run_dir = "/proc/bertha-run";  // not even root may make a folder there
-  EXPECT_THAT(refusal(place), AllOf(HasSubstr("/proc/bertha-run: cannot make"),
+  EXPECT_THAT(refusal(place), AllOf(HasSubstr("/proc/bertha-run: cannot create"),
                                     HasSubstr("No such file or directory")));
 }
 
