@@ -130,14 +130,17 @@ void check_nothing_foreign(const std::string& output_dir,
 
 void check_same_facts(const std::string& manifest_path, const DataFacts& found,
                       const DataFacts& wanted) {
+  std::string differences;
   for (const auto& [name, value] : wanted) {
     const auto other = found.find(name);
     const std::string other_value = other == found.end() ? "(nothing)" : other->second;
     if (other_value == value) continue;
-    fail(ExitCode::kData, manifest_path, ": the folder contains data prepared with ",
-         option_of(name), " = ", other_value, ", but it is now ", value,
-         "; choose another output folder or remove this one");
+    differences += concat(differences.empty() ? "" : ", and with ", option_of(name), " = ",
+                          other_value, ", but it is now ", value);
   }
+  if (differences.empty()) return;
+  fail(ExitCode::kData, manifest_path, ": the folder contains data prepared with ", differences,
+       "; choose another output folder or remove this one");
 }
 
 }  // namespace bertha

@@ -135,7 +135,9 @@ void check_options(const PrepareOptions& options) {
     fail(ExitCode::kUsage, "--output is empty, want the folder to write shards to");
   }
   if (options.vocab_file.empty()) {
-    fail(ExitCode::kUsage, "--vocab is missing, want the path of a vocabulary, or --ids");
+    fail(ExitCode::kUsage,
+         "no vocabulary is given; give the folder of a model with --model, a vocabulary with "
+         "--vocab, or --ids");
   }
   check_range<int64_t>("--shards", options.num_shards, 0, kMaxShards - 1);
   check_range<int64_t>("--eval-samples", options.eval_samples, 0);

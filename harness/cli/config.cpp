@@ -61,14 +61,15 @@ TextTable differing_keys(const std::vector<LoadedConfig>& configs) {
 }
 
 void add_show(CLI::App& config, Chosen& chosen) {
-  CLI::App& show = add_command(
-      config, chosen,
-      {.name = "show",
-       .description = "Prints every key with its value and where the value came from.",
-       .examples = {"bertha config show",
-                    "bertha config show --config configs/quickstart.yaml --set train.seed=7",
-                    "bertha config show --doc"}});
+  CLI::App& show =
+      add_command(config, chosen,
+                  {.name = "show",
+                   .description = "Prints every key with its value and where the value came from.",
+                   .examples = {"bertha config show",
+                                "bertha config show configs/quickstart.yaml --set train.seed=7",
+                                "bertha config show --doc"}});
   add_config_options(show, ShortOptions::kTraining);
+  add_config_file(show);
   const auto options = std::make_shared<ShowOptions>();
   add_flag(show, "--plain", options->plain, "Values only, without origins");
   add_json(show, options->json);
@@ -92,10 +93,11 @@ void add_check(CLI::App& config, Chosen& chosen) {
       config, chosen,
       {.name = "check",
        .description = "Reports every mistake in a configuration; exit code 2 if there is one.",
-       .examples = {"bertha config check --config configs/quickstart.yaml",
-                    "bertha config check --config configs/quickstart.yaml --ranks 2",
+       .examples = {"bertha config check configs/quickstart.yaml",
+                    "bertha config check configs/quickstart.yaml --ranks 2",
                     "bertha config check --set model.heads=3"}});
   add_config_options(check, ShortOptions::kTraining);
+  add_config_file(check);
   const auto ranks = std::make_shared<int>(0);
   add_count(check, "--ranks", *ranks, "Number of ranks over which the batch must divide", 1,
             1 << 20);
@@ -147,13 +149,12 @@ void add_diff(CLI::App& config, Chosen& chosen) {
 }  // namespace
 
 void add_config_command(CLI::App& program, Chosen& chosen) {
-  CLI::App& config =
-      add_command(program, chosen,
-                  {.name = "config",
-                   .description = "Shows, checks and compares configurations.",
-                   .examples = {"bertha config show --config configs/quickstart.yaml",
-                                "bertha config check --config configs/quickstart.yaml",
-                                "bertha config show --doc"}});
+  CLI::App& config = add_command(
+      program, chosen,
+      {.name = "config",
+       .description = "Shows, checks and compares configurations.",
+       .examples = {"bertha config show configs/quickstart.yaml",
+                    "bertha config check configs/quickstart.yaml", "bertha config show --doc"}});
   add_show(config, chosen);
   add_check(config, chosen);
   add_diff(config, chosen);

@@ -8,6 +8,7 @@
 #include "data/files/text_file.h"
 #include "data/format/checksum_list.h"
 #include "data/format/shard_names.h"
+#include "data/prepare/preparation_plan.h"
 #include "data/prepare/prepare.h"
 #include "harness/checkpoint/stated_model.h"
 #include "harness/cli/checkpoint_commands.h"
@@ -65,6 +66,8 @@ std::string held_out_text(const PrepareOptions& options, const PrepareSummary& s
                options.output_dir +
                    ": nothing is held out for evaluation because the text has too few "
                    "documents; see --documents, or prepare other text with --eval-samples");
+    } else if (options.eval_samples == 0 && !options.published_form_only) {
+      return "held out for evaluation: nothing; --hold-out 0.01 takes 1 % of the documents\n";
     }
     return "";
   }
@@ -190,6 +193,7 @@ int run_prepare(const PrepareCommand& command, const CommandContext& context) {
   options.generator.max_masked_per_seq = command.max_masked_per_seq > 0
                                              ? command.max_masked_per_seq
                                              : most_masked_of(options.generator);
+  check_options(options);
   log_line(LogLevel::kInfo, "if this command is stopped, the same command resumes it");
   const PrepareSummary summary = prepare_data(options, progress_lines(context.terminal));
   print_prepared(options, summary);

@@ -81,7 +81,7 @@ Option add_number(CLI::App& command, const std::string& names, double& value,
   const auto accepts = [range](double number) {
     return (number > 0 || (range.with_zero && number == 0)) && number <= range.most;
   };
-  const std::string most = std::isinf(range.most) ? "" : fmt::format("{:.0f}", range.most);
+  const std::string most = std::isinf(range.most) ? "" : fmt::format("{:.9g}", range.most);
   const std::string want = range.with_zero
                                ? "a number from 0 to " + most
                                : "a number above 0" + (most.empty() ? "" : ", up to " + most);

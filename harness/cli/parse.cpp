@@ -128,12 +128,14 @@ void refuse_outputs_among_inputs(const Called& called) {
 }  // namespace
 
 CommandLine::CommandLine()
-    : app_(std::make_unique<CLI::App>("Trains BERT by the rules of MLPerf, from text to target.",
-                                      "bertha")) {
+    : app_(std::make_unique<CLI::App>(
+          "Adapts BERT models to your text, trains new ones, and runs MLPerf's benchmark.",
+          "bertha")) {
   // One command per line: a later word equal to a command's name is an argument of the first.
   // Sub-commands inherit this.
   app_->require_subcommand(0, 1);
-  set_help(*app_, {"bertha train --config configs/quickstart.yaml",
+  set_help(*app_, {"bertha train --model bert-base-cased --data shards --output adapted",
+                   "bertha train configs/quickstart.yaml",
                    "bertha plan --config configs/mlperf_closed_8gpu_448.yaml --ranks 8",
                    "bertha data prepare --help"});
   app_->footer(concat("Commands on the files of runs, if bertha-tools is installed:\n  ",

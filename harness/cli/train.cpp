@@ -30,8 +30,7 @@ void add_train_command(CLI::App& program, Chosen& chosen) {
        .description =
            "Trains a model until it reaches its target, or with --model to the last step; start it "
            "with mpirun for several ranks. Exit code 0 at the end, 3 if a target was not reached, "
-           "75 "
-           "when stopped with its state saved: the same command then continues.",
+           "75 if it was stopped and saved its state: the same command then continues.",
        .examples = {
            "bertha train --config configs/quickstart.yaml",
            "bertha train --config configs/models/tiny.yaml --set data.synthetic=true "

@@ -19,7 +19,7 @@ void check_model(const ModelConfig& model, std::vector<std::string>& errors) {
   }
   if (model.hidden % model.heads != 0) {
     errors.push_back(concat("model.heads = ", model.heads, " does not divide model.hidden = ",
-                            model.hidden, "; choose a divisor of it"));
+                            model.hidden, "; choose a divisor of model.hidden"));
   }
   if (model.feed_forward % 8 != 0) {
     errors.push_back(concat("model.feed_forward = ", model.feed_forward,
@@ -108,7 +108,8 @@ void check_checkpoints(const CheckpointConfig& checkpoint, std::vector<std::stri
 void check_batch(const TrainConfig& train, int world_size, std::vector<std::string>& errors) {
   const int64_t parts = (world_size > 0 ? world_size : 1) * train.accumulation_steps;
   if (train.global_batch_seqs % parts == 0) return;
-  const std::string ranks = world_size > 0 ? concat(world_size, " ranks x ") : "";
+  const std::string ranks =
+      world_size > 0 ? concat(world_size, world_size == 1 ? " rank x " : " ranks x ") : "";
   errors.push_back(concat("train.global_batch_seqs = ", train.global_batch_seqs,
                           " is not divisible by ", ranks,
                           "train.accumulation_steps = ", train.accumulation_steps, " (", parts,

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_path(const char* key, const std::string& path, const char* or_else = "") {
+void check_path(const char* key, const std::string& path, const char* or_else) {
   constexpr const char* kAdvice =
       "run launch/quickstart, or prepare shards with `bertha data prepare` and give their folder";
   if (path.empty()) fail(ExitCode::kUsage, key, " is not set; ", kAdvice, or_else);
@@ -156,7 +156,7 @@ void check_data_paths(const Config& config) {
 void check_eval_path(const Config& config) {
   const std::string& lengths = config.data.synthetic_lengths;
   if (!config.data.synthetic) {
-    check_path("data.eval", config.data.eval);
+    check_path("data.eval", config.data.eval, "; its --hold-out makes them, in the folder eval");
   } else if (!lengths.empty()) {
     parse_length_histogram(read_text_file(lengths), lengths);
   }

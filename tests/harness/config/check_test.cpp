@@ -132,8 +132,9 @@ TEST(CheckConfig, CheckpointsThatAreKeptForGoodAreSaved) {
 }
 
 TEST(CheckConfig, HeadsDivideHidden) {
-  EXPECT_EQ(contradiction({"model.heads=12"}),
-            "model.heads = 12 does not divide model.hidden = 1024; choose a divisor of it");
+  EXPECT_EQ(
+      contradiction({"model.heads=12"}),
+      "model.heads = 12 does not divide model.hidden = 1024; choose a divisor of model.hidden");
 }
 
 TEST(CheckConfig, WidthsAreMultiplesOfEight) {
