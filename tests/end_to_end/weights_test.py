@@ -305,7 +305,7 @@ class Weights(EndToEnd):
         counts = json.dumps({"t": {"dtype": "I32", "shape": [1], "data_offsets": [0, 4]}}).encode()
         integers = self.scratch / "integers.safetensors"
         integers.write_bytes(struct.pack("<Q", len(counts)) + counts + bytes(4))
-        refused(integers, "no weights in F32, F16 or BF16, but in I32")
+        refused(integers, "no weights in F32, F16 or BF16, only in I32")
         scaled = self.new_folder("scaled")
         shutil.copytree(self.good, scaled)
         (scaled / "DONE").unlink()

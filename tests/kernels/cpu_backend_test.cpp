@@ -46,7 +46,7 @@ void make_operations() {
 
 TEST(CpuDeviceDeathTest, SaysAtTheStartThatThereIsNoMemoryForGemms) {
   EXPECT_EXIT(exit_within(int64_t{200} << 20, make_operations), testing::ExitedWithCode(6),
-              "no memory for the GEMMs of 4 threads");
+              "out of memory for the GEMMs of 4 threads");
 }
 #endif
 

@@ -63,7 +63,7 @@ TEST_P(EachBadLayout, AMissingDatasetIsNamed) {
     });
     if (name == dataset_names::kInputMask) {
       // Without a mask it is a variable-length shard with the wrong types.
-      EXPECT_THAT(text, HasSubstr("input_ids holds int16, want variable-length int16"));
+      EXPECT_THAT(text, HasSubstr("input_ids contains int16, want variable-length int16"));
     } else {
       EXPECT_THAT(text, HasSubstr("no dataset " + name));
     }
@@ -73,12 +73,12 @@ TEST_P(EachBadLayout, AMissingDatasetIsNamed) {
 TEST_P(EachBadLayout, AWrongElementTypeIsNamedWithTheWantedOne) {
   EXPECT_THAT(
       after([](auto& shard) { dataset_of(shard, "masked_lm_ids").element = Hdf5Element::kI8; }),
-      AllOf(HasSubstr("dataset masked_lm_ids holds "), HasSubstr("int8, want "),
+      AllOf(HasSubstr("dataset masked_lm_ids contains "), HasSubstr("int8, want "),
             HasSubstr("int16")));
   EXPECT_THAT(after([](auto& shard) {
                 dataset_of(shard, "next_sentence_labels").element = Hdf5Element::kI16;
               }),
-              ContainsRegex("dataset next_sentence_labels holds (variable-length )?int16, want "
+              ContainsRegex("dataset next_sentence_labels contains (variable-length )?int16, want "
                             "(variable-length )?int8"));
 }
 
@@ -326,7 +326,7 @@ TEST(BadShard, TypesThatH5pyUsersChooseAreNamed) {
   const std::string folder = concat(kSourceDir, "/tests/golden/");
   EXPECT_THAT(
       complaint(folder + "h5py_int64.hdf5"),
-      HasSubstr("dataset input_ids holds variable-length int64, want variable-length int16"));
+      HasSubstr("dataset input_ids contains variable-length int64, want variable-length int16"));
   const std::string refused = folder + "h5py_refused/";
   EXPECT_THAT(complaint(refused + "other_filter.hdf5"),
               HasSubstr("dataset input_ids is stored with the filter 32008, want none or those "
