@@ -1,16 +1,18 @@
 #pragma once
 
 #include "kernels/base/cuda/block_reduce.cuh"
+#include "kernels/base/cuda/cluster.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/rows/cuda/norm_softmax/pair_max.cuh"
-#include "kernels/rows/cuda/norm_softmax/row_functors.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
-// One block per row, for rows of a multiple of 8 columns at 16-byte aligned addresses that are too
-// wide for a warp: the row stays in registers, as the words that it is in memory, or as the numbers
-// that a Load makes of them. The grid is one-shot; while a block waits for memory the other blocks
-// of the SM are at work.
+// One block per row that is too wide for a warp, or a cluster of up to 8 blocks: the row stays in
+// registers, as the words that it is in memory, or as the numbers that a Load makes of them. Rows
+// are of a multiple of 8 columns at 16-byte aligned addresses, or of matrices of 16 bits and begin
+// anywhere (kInWords, row_words.cuh). The grid is one-shot; while a block waits for memory the
+// other blocks of the SM are at work.
 //
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs      its rows, the base class
@@ -18,16 +20,16 @@ namespace bertha {
 //   padding()                  a 32-bit word of elements that changes no result, beyond the row
 //   run(row)                   its passes, in terms of BlockPerRow
 //
-// Widths: 1,032 to 8,192 columns (LayerNorm forward 16,384). Softmax forward with rows in registers
-// of a persistent grid takes 8 to 11 % longer. tma_row.cuh takes as long at 4,096 and 2 % longer at
-// 8,192, but serves neither portable kernels nor functors at these widths.
+// Widths: from 1,018 columns to 8,192 (LayerNorm forward 16,384), on sm_90a in clusters to 65,536
+// or twice that. Softmax forward with rows in registers of a persistent grid takes 8 to 11 %
+// longer.
 //
 // Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
 // alone.
 
 /// The vectors of a row that a thread holds in registers, N columns each.
-template <class Operation, int N, int kVecCount>
+template <class Operation, int N, int kVecCount, bool kInWords>
 class HeldVecs {
  public:
   using T = typename Operation::HeldElement;
@@ -59,14 +61,30 @@ class HeldVecs {
  protected:
   /// Reads the vectors that the row has, at place_of(p), and fills the others with padding.
   template <class Has, class PlaceOf>
-  __device__ __forceinline__ void hold_vecs(const Operation& operation, const Has& has,
-                                            const PlaceOf& place_of) {
+  __device__ __forceinline__ void hold_vecs(const Operation& operation, int64_t rows, int columns,
+                                            const Has& has, const PlaceOf& place_of) {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
       for (int p = 0; p < kVecs; ++p) {
         fill_words(own_[k][p], operation.padding());
-        if (has(p)) own_[k][p] = operation.template hold_input<N>(k, place_of(p));
+        if (!has(p)) continue;
+        if constexpr (kInWords) {
+          own_[k][p] = load_word(operation.matrix(k), place_of(p).dense, rows * columns);
+        } else {
+          own_[k][p] = operation.template hold_input<N>(k, place_of(p));
+        }
+      }
+    }
+    if constexpr (kInWords) {
+#pragma unroll
+      for (int p = 0; p < kVecs; ++p) {
+        const int column = static_cast<int>(place_of(p).column);
+        if (!has(p) || has_all_columns(column, columns)) continue;
+#pragma unroll
+        for (int k = 0; k < kInputs; ++k) {
+          keep_columns(own_[k][p], column, columns, operation.padding());
+        }
       }
     }
   }
@@ -74,10 +92,12 @@ class HeldVecs {
   Vec<T, N> own_[kInputs][kVecs];
 };
 
-/// A row of at most kThreads * 8 * kVecCount columns.
-template <class Operation, int kVecCount, int kThreads>
-class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
-  using Base = HeldVecs<Operation, kVecSize, kVecCount>;
+inline constexpr int kMostRowCluster = 8;
+
+/// A row of at most kThreads * 8 * kVecCount columns, times the blocks of the cluster.
+template <class Operation, int kVecCount, int kThreads, bool kInWords, bool kInCluster>
+class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount, kInWords> {
+  using Base = HeldVecs<Operation, kVecSize, kVecCount, kInWords>;
   using Base::own_;
 
  public:
@@ -85,17 +105,37 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
   using Base::kVecs;
   using T = typename Base::T;
   static constexpr bool kHasOneWarp = false;
+  static constexpr bool kHasCluster = kInCluster;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
-  using Exchange = WarpExchange<float, 2, kMostWarps>;
+  struct Exchange {
+    WarpExchange<float, 2, kMostWarps> warps;
+    float2 blocks[2][kMostRowCluster];
+    uint64_t full[2];
+  };
 
-  __device__ BlockPerRow(const Operation& operation, int64_t row, int columns, Exchange& exchange)
+  __device__ BlockPerRow(const Operation& operation, int cluster, int columns, Exchange& exchange)
       : operation_(operation),
-        row_(row),
-        at_(row * columns),
+        cluster_(kHasCluster ? cluster : 1),
+        row_(static_cast<int>(blockIdx.x) / cluster_),
+        at_(row_ * columns),
         columns_(columns),
         exchange_(exchange) {
+    if constexpr (kHasCluster) {
+      if (threadIdx.x == 0) {
+        for (const uint64_t& full : exchange.full) {
+          mbarrier_init(shared_address(&full), 1);
+          mbarrier_arrive_expect_tx(shared_address(&full), cluster_ * int{sizeof(float2)});
+        }
+        fence_mbarrier_init();
+      }
+      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+      first_ = rank() * static_cast<int>(blockDim.x) * (kVecs * kVecSize);
+    }
+    if constexpr (kInWords) first_ -= lead_of(operation.matrix(0) + at_);
     this->hold_vecs(
-        operation, [&](int p) { return has(p); }, [&](int p) { return place_of(p); });
+        operation, gridDim.x / cluster_, columns, [&](int p) { return has(p); },
+        [&](int p) { return place_of(p); });
+    if constexpr (kHasCluster) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
   }
 
   /// Adds the row of another matrix to the first input, rounded.
@@ -119,9 +159,16 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
   /// Whether vector p has columns of the row, and the first of them.
   __device__ __forceinline__ bool has(int p) const { return column_of(p) < columns_; }
   __device__ __forceinline__ int column_of(int p) const {
-    return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVecSize;
+    return (p * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kVecSize + first_;
+  }
+  /// Replaces the numbers of vector p that are not the row's.
+  __device__ __forceinline__ void keep_columns(int p, float (&v)[kVecSize], float other) const {
+    if constexpr (kInWords) bertha::keep_columns(v, column_of(p), columns_, other);
   }
   __device__ int columns() const { return columns_; }
+  __device__ int64_t row() const { return row_; }
+  /// Whether this thread stores what a row has once.
+  __device__ bool is_first() const { return rank() == 0 && threadIdx.x == 0; }
   /// From memory, the element of a Load's rows whose column is the lane of the thread.
   template <class Load>
   __device__ __forceinline__ float element_of_lane(const Load& load) const {
@@ -143,7 +190,7 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
       const uint32_t word = __shfl_sync(kFullWarp, drawn_, lane - own + p);
       if (has(p)) operation_.store.template store<kVecSize>(place_of(p), values, word >> (own * 8));
     } else {
-      if (has(p)) put(operation_.store, place_of(p), values);
+      if (has(p)) put_columns<kInWords>(operation_.store, place_of(p), columns_, values);
     }
   }
   /// Vector p of the first input, to another matrix.
@@ -154,45 +201,90 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount> {
   /// Once each, or with turns that count from 0: see exchange_warps and block_reduce.
   template <int K>
   __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
-    exchange_warps(own, part, exchange_, 0, static_cast<int>(blockDim.x) / kWarpThreads,
+    exchange_warps(own, part, exchange_.warps, 0, static_cast<int>(blockDim.x) / kWarpThreads,
                    [] { __syncthreads(); });
+  }
+  /// The same with the other blocks of the cluster: reads the values of block lane % 8 into `part`.
+  template <int K>
+  __device__ __forceinline__ void exchange_blocks(const float (&own)[K], float (&part)[K],
+                                                  int turn = 0) const {
+    static_assert(K <= 2);
+    const int thread = static_cast<int>(threadIdx.x);
+    const uint32_t full = shared_address(&exchange_.full[turn]);
+    if (thread < cluster_) {
+      const uint32_t to = shared_address(&exchange_.blocks[turn][rank()]);
+      store_async(address_in_rank(to, thread), make_float2(own[0], own[K - 1]),
+                  address_in_rank(full, thread));
+    }
+    mbarrier_wait(full, 0);
+    if (thread % kMostRowCluster >= cluster_) return;
+    const float2 parts = exchange_.blocks[turn][thread % kMostRowCluster];
+    part[0] = parts.x;
+    part[K - 1] = parts.y;
   }
   template <int K, class Combine>
   __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine,
                                          int turn = 0) const {
-    block_reduce(values, combine, exchange_, turn);
+    block_reduce(values, combine, exchange_.warps, turn);
+    if constexpr (kHasCluster) {
+      float part[K];
+#pragma unroll
+      for (int k = 0; k < K; ++k) part[k] = Combine::template identity<float>();
+      exchange_blocks(values, part, turn);
+#pragma unroll
+      for (int k = 0; k < K; ++k) values[k] = part[k];
+      reduce_lanes(values, kMostRowCluster, combine);
+    }
   }
 
  private:
+  __device__ __forceinline__ int rank() const {
+    return kHasCluster ? static_cast<int>(blockIdx.x) % cluster_ : 0;
+  }
   __device__ __forceinline__ RowPlace place_of(int p) const {
     return {row_, column_of(p), at_ + column_of(p)};
   }
 
   const Operation& operation_;
+  int cluster_;  // blocks of a row
   int64_t row_;
   int64_t at_;
   int columns_;
+  int first_ = 0;  // column of the block; negative where a row begins within a word
   Exchange& exchange_;
   uint32_t drawn_ = 0;
 };
 
-template <class Operation, int kVecs, int kThreads, int kBlocks>
+template <class Operation, int kVecs, int kThreads, int kBlocks, bool kInWords, bool kInCluster>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    block_per_row_kernel(const __grid_constant__ Operation operation, int columns) {
-  using Row = BlockPerRow<Operation, kVecs, kThreads>;
-  __shared__ typename Row::Exchange exchange;
-  Row row(operation, blockIdx.x, columns, exchange);
-  operation.run(row);
+    block_per_row_kernel(const __grid_constant__ Operation operation, int columns, int cluster) {
+  if constexpr (!kInCluster || kIsSm90aCode) {
+    using Row = BlockPerRow<Operation, kVecs, kThreads, kInWords, kInCluster>;
+    __shared__ typename Row::Exchange exchange;
+    Row row(operation, cluster, columns, exchange);
+    operation.run(row);
+  } else {
+    __trap();
+  }
 }
 
 /// With kThreads, or as many fewer as the columns need; kBlocks of an SM have registers.
-template <int kVecs, int kThreads, int kBlocks, class Operation>
+template <int kVecs, int kThreads, int kBlocks, bool kInWords = false, bool kInCluster = false,
+          class Operation>
 void launch_block_per_row(const CudaContext& context, const Operation& operation, int64_t rows,
                           int64_t columns) {
+  const int64_t reach = columns + (kInWords ? kMostLead : 0);
+  int cluster = 1;
+  while (kInCluster && cluster * kThreads * kVecs * kVecSize < reach) cluster *= 2;
   const unsigned warps =
-      blocks_for(columns, kVecs * kVecSize * kWarpThreads, kThreads / kWarpThreads);
-  launch_kernel(context.stream, block_per_row_kernel<Operation, kVecs, kThreads, kBlocks>,
-                {rows, warps * kWarpThreads}, operation, static_cast<int>(columns));
+      blocks_for(reach, cluster * kVecs * kVecSize * kWarpThreads, kThreads / kWarpThreads);
+  launch_kernel(context.stream,
+                block_per_row_kernel<Operation, kVecs, kThreads, kBlocks, kInWords, kInCluster>,
+                {rows * cluster, warps * kWarpThreads, 0, kInCluster ? cluster : 0}, operation,
+                static_cast<int>(columns), cluster);
 }
+/// Widest rows of a cluster.
+template <int kVecs, int kThreads>
+inline constexpr int64_t kMostClusterColumns = int64_t{kMostRowCluster} * kThreads* kVecs* kVecSize;
 
 }  // namespace bertha

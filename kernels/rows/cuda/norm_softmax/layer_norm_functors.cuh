@@ -4,6 +4,7 @@
 
 #include "kernels/base/arguments.h"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_registers.cuh"
+#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_ring.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_stream.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_team.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_fwd_block_per_row.cuh"
@@ -18,37 +19,39 @@ namespace bertha {
 //
 // Which kernel takes which rows is what was fastest (kernels/rows/measured/rows.md):
 //
-//   forward, rows of a multiple of 8 columns at 16-byte aligned addresses
+//   forward, in vectors of 8 columns: rows of a multiple of 8 columns at 16-byte aligned addresses,
+//   and of matrices of 16 bits any width and address (row_words.cuh)
 //     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns
-//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192)
+//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192), in clusters from 33,793 on
 //     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
 //   backward, the same rows, from matrices
-//     layernorm_bwd_team.cuh            16 bits, from 256 columns
-//     layernorm_bwd_stream.cuh          from 4,096 (f32: 4,104); 16 bits, even widths from 8,194
+//     layernorm_bwd_ring.cuh            16 bits, up to 1,017 columns; aligned ones below 256
+//     layernorm_bwd_team.cuh            16 bits, aligned, from 256
+//     layernorm_bwd_stream.cuh          from 1,018; aligned ones from 4,096 (f32: 4,104)
 //   all else
 //     layernorm_bwd_registers.cuh       backward up to what a block holds
 //     layernorm_generic.cuh             forward; backward of wider rows
 
-/// Runs the kernel of aligned rows of this width, if there is one.
-template <bool kHasResidual, class Load, class Store, class Parameter>
-bool run_aligned_forward(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
-                         int64_t rows, int64_t columns) {
-  using T = typename Load::Element;
-  if (columns <= kMostWarpRowColumns) {
-    launch_layernorm_fwd_warp_per_row<kHasResidual>(context, norm, rows, columns);
+/// Runs the kernel of vectors for this width, if there is one.
+template <RowForm kForm, class Load, class Store, class Parameter>
+bool run_vector_forward(CudaContext& context, const NormForward<Load, Store, Parameter>& norm,
+                        int64_t rows, int64_t columns) {
+  const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
+  const bool has_clusters = context.kernels == KernelSet::kSm90a;
+  if (reach <= kMostWarpRowColumns) {
+    launch_layernorm_fwd_warp_per_row<kForm>(context, norm, rows, columns);
     return true;
   }
-  if (columns <= kMostBlockRowNormColumns<T>) {
-    launch_layernorm_fwd_block_per_row<kHasResidual>(context, norm, rows, columns);
-    return true;
-  }
-  if constexpr (kHasMatrix<Load> && sizeof(T) == 2 && !kHasResidual) {
-    if (columns <= kMostPersistentColumns && context.kernels == KernelSet::kSm90a) {
-      launch_layernorm_fwd_persistent(context, norm, rows, columns);
+  if constexpr (kHasMatrix<Load> && sizeof(typename Load::Element) == 2 &&
+                kForm != RowForm::kResidual) {
+    if (has_clusters && reach > 16'384 && reach <= kMostPersistentColumns) {
+      launch_layernorm_fwd_persistent<kForm>(context, norm, rows, columns);
       return true;
     }
   }
-  return false;
+  if (reach > most_block_row_norm_columns<typename Load::Element>(has_clusters)) return false;
+  launch_layernorm_fwd_block_per_row<kForm>(context, norm, rows, columns);
+  return true;
 }
 
 /// Refuses other gamma and beta than the kernels read.
@@ -82,10 +85,17 @@ void layer_norm_rows(CudaContext& context, const NormForward<Load, Store, Parame
     if constexpr (sizeof(typename Load::Element) <= 4) {
       if (most == kVecSize) {
         if (norm.residual == nullptr) {
-          if (run_aligned_forward<false>(context, norm, rows, columns)) return;
+          if (run_vector_forward<RowForm::kAligned>(context, norm, rows, columns)) return;
         } else if constexpr (kIsPlainLoad<Load>) {
-          if (run_aligned_forward<true>(context, norm, rows, columns)) return;
+          if (run_vector_forward<RowForm::kResidual>(context, norm, rows, columns)) return;
         }
+      }
+    }
+    if constexpr (kHasWords<Load, Store>) {
+      if (norm.residual == nullptr && columns >= kVecSize &&
+          share_words(norm.x.matrix, norm.y.matrix) &&
+          run_vector_forward<RowForm::kInWords>(context, norm, rows, columns)) {
+        return;
       }
     }
     launch_rows(context, Generic{{norm.x}, norm}, rows, columns, most);
@@ -124,21 +134,31 @@ void layer_norm_gradient_rows(CudaContext& context,
       if (rows == 0) return;
       const int of_rows = row_vec_elements(columns, norm.dy, norm.x, norm.dx);
       const int most = std::min(of_rows, vec_elements(norm.gamma));
-      if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX>) {
-        if constexpr (sizeof(T) <= 4) {
-          if (is_streamed<T>(context, columns) && of_rows == kVecSize) {
-            return launch_layernorm_bwd_stream<kVecSize>(context, norm, rows, columns, take);
-          }
+      const bool has_vectors = of_rows == kVecSize;
+      constexpr bool kInWords = kHasWords<LoadDy, Store> && kHasWords<LoadX, Store>;
+      bool has_words = kInWords && columns >= kVecSize;
+      if constexpr (kInWords) {
+        has_words = has_words && share_words(norm.dy.matrix, norm.dx.matrix) &&
+                    share_words(norm.x.matrix, norm.dx.matrix);
+      }
+      if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX> && sizeof(T) <= 4) {
+        if (has_vectors && is_streamed<T>(context, columns, sizeof(T) == 2 ? 4'096 : 4'104)) {
+          return launch_layernorm_bwd_stream<false>(context, norm, rows, columns, take);
         }
         if constexpr (sizeof(T) == 2) {
-          if (columns > kMostRegisterColumns<T, 2> && is_streamed<T>(context, columns) &&
-              of_rows >= 2 && vec_elements(norm.dy.matrix, norm.x.matrix) == kVecSize) {
-            return launch_layernorm_bwd_stream<2>(context, norm, rows, columns, take);
-          }
           if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
               most == kVecSize) {
             return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,
                                                             columns, take);
+          }
+        }
+        if constexpr (kInWords) {
+          const int64_t reach = columns + kMostLead;
+          if (has_words && reach <= kMostRingColumns) {
+            return launch_layernorm_bwd_ring(context, norm, rows, columns, take);
+          }
+          if (has_words && is_streamed<T>(context, reach, kMostRingColumns)) {
+            return launch_layernorm_bwd_stream<true>(context, norm, rows, columns, take);
           }
         }
       }

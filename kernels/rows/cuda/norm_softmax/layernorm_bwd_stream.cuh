@@ -5,12 +5,13 @@
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
-// LayerNorm backward of matrices at 16-byte aligned addresses: of 16 bits from 4,096 to 65,536
-// columns, in f32 from 4,104 to 32,768, a multiple of 8. Or of 16 bits and any even number of
-// columns: such rows are copied with the 16-byte words around them, and read in pairs.
+// LayerNorm backward of matrices: of 16 bits up to 65,536 columns that begin anywhere, in f32 from
+// 4,104 to 32,768, a multiple of 8 at 16-byte aligned addresses. The rows of a team of blocks lie a
+// multiple of 8 apart, so that the columns of their words are the same (row_words.cuh).
 //
 // A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
 // sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
@@ -25,13 +26,13 @@ namespace bertha {
 // 8,192.
 //
 // Bound by memory: 49,152 x 8,192 f16 take 586 us on an H200, 97 % of a copy of as many bytes
-// (kernels/rows/measured/rows.md).
+// (kernels/rows/measured/rows.md). Rows in words: x 4,097 bf16 take 344 us, 83 %.
 
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
 inline constexpr int kMostStreamCluster = 8;
-inline constexpr int64_t kMostStreamBytes = 216 * 1024;
+inline constexpr int64_t kMostStreamBytes = 227 * 1024;  // of an SM
 
 /// Columns of a thread, and of a block.
 template <class T>
@@ -39,10 +40,11 @@ inline constexpr int kStreamElements = sizeof(T) == 2 ? 32 : 16;
 template <class T>
 inline constexpr int kMostStreamPart = kStreamThreads* kStreamElements<T>;
 
+/// Whether rows of at least `least` columns have this kernel; `reach`: columns, with the lead.
 template <class T>
-bool is_streamed(const CudaContext& context, int64_t columns) {
-  return context.kernels == KernelSet::kSm90a && columns >= (sizeof(T) == 2 ? 4'096 : 4'104) &&
-         columns <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
+bool is_streamed(const CudaContext& context, int64_t reach, int64_t least) {
+  return context.kernels == KernelSet::kSm90a && reach >= least &&
+         reach <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
 }
 
 /// Elements of a 128-byte line, and of one matrix in a stage: a row has the same offset from a
@@ -56,24 +58,25 @@ __host__ __device__ constexpr int stream_slot(int part) {
 
 struct StreamPlan {
   int cluster;  // blocks of a row
-  int part;     // columns of a block
+  int part;     // cells of a block: columns, and the lead before the first one
   int stages;   // rows of the ring
 };
 
 /// The warps' sums; four turns, so that none is overwritten while it is read.
 struct StreamExchange {
   static constexpr int kTurns = 4;
-  float2 parts[kTurns][kMostStreamCluster * kWarpThreads];
+  float2 parts[kTurns][kMostStreamCluster * kStreamThreads / kWarpThreads];
   uint64_t full[kStreamStages];
   uint64_t reduced[kTurns];
 };
 
-template <class Norm, int N, bool kClusters>
+template <class Norm, bool kInWords, bool kClusters>
 __global__ void __launch_bounds__(kStreamThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
                                 StreamPlan plan) {
 #if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
   using T = typename Norm::Element;
+  constexpr int N = kVecSize;
   constexpr int kVecs = kStreamElements<T> / N;
   constexpr int kHeldAfter = 2;  // rows that a stage is read after its reduction
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
@@ -86,17 +89,21 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const int rank = kClusters ? static_cast<int>(blockIdx.x) % cluster : 0;
   const int team = static_cast<int>(blockIdx.x) / cluster;
   const int teams = static_cast<int>(gridDim.x) / cluster;
-  const int64_t begin = static_cast<int64_t>(rank) * plan.part;
+  const int first_lead = kInWords ? lead_of(p.dy.matrix) : 0;
+  const int lead = kInWords ? static_cast<int>((first_lead + team * columns) % kVecSize) : 0;
+  const int64_t begin = static_cast<int64_t>(rank) * plan.part - lead;
   const int own_columns =
       static_cast<int>(columns - begin < plan.part ? columns - begin : plan.part);
   const int first_column = (warp * kVecs * kWarpThreads + lane) * N;
   const auto offset = [](int k) { return k * (kWarpThreads * N); };
   const auto has = [&](int k) { return first_column + offset(k) < own_columns; };
+  const auto column = [&](int k) { return static_cast<int>(begin) + first_column + offset(k); };
+  const int row_columns = static_cast<int>(columns);
   T* const slots = reinterpret_cast<T*>(ring);
   const int slot = stream_slot<T>(plan.part);
   // Where the block's part of a row begins in its slot.
   const auto shift_of = [&](int64_t row) {
-    return static_cast<int>((row * columns + begin) % kStreamLine<T>);
+    return static_cast<int>((row * columns + begin + first_lead) % kStreamLine<T>);
   };
   const auto full = [&](int stage) { return shared_address(&exchange.full[stage]); };
   const auto reduced = [&](int turn) {
@@ -124,21 +131,13 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     int64_t from = row * columns + begin;
     T* to = slots + 2 * stage * slot + shift_of(row);
     int elements = own_columns;
-    if constexpr (N < kVec16<T>) {
-      // The 16-byte words around the row, but none that reaches past the matrices.
-      const int lead = static_cast<int>(from % kVec16<T>);
-      const int end = lead + own_columns;
-      from -= lead;
-      to -= lead;
-      elements = (end + kVec16<T> - 1) / kVec16<T> * kVec16<T>;
-      if (from + elements > rows * columns) {
-        elements -= kVec16<T>;
-#pragma unroll 1
-        for (int i = elements; i < end; ++i) {
-          to[i] = p.dy.matrix[from + i];
-          to[slot + i] = x_matrix[from + i];
-        }
-      }
+    if constexpr (kInWords) {
+      elements = (own_columns + N - 1) / N * N;
+      copy_outer_words(to, p.dy.matrix, from, elements, rows * columns);
+      const CellRange whole = copy_outer_words(to + slot, x_matrix, from, elements, rows * columns);
+      from += whole.begin;
+      to += whole.begin;
+      elements = whole.end - whole.begin;
     }
     const uint32_t bytes = static_cast<uint32_t>(elements) * sizeof(T);
     mbarrier_arrive_expect_tx(full(stage), 2 * bytes);
@@ -155,8 +154,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       // Element by element: gamma may be misaligned.
-      const auto* const from = p.gamma + begin + first_column + offset(k) + i;
-      gamma[k][i] = p.gamma != nullptr && has(k) ? to_float(*from) : 1.0f;
+      const bool is_read = p.gamma != nullptr && has_column(column(k) + i, row_columns);
+      gamma[k][i] = is_read && has(k) ? to_float(p.gamma[column(k) + i]) : 1.0f;
     }
   }
   float dgamma[kVecs][N] = {};
@@ -164,7 +163,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
   const float per_column = 1.0f / static_cast<float>(columns);
   // work(k) for the thread's vectors; without tests between them where a warp has all of its
   // columns.
-  const bool has_all = (warp + 1) * (kVecs * N * kWarpThreads) <= own_columns;
+  const bool has_all =
+      (warp + 1) * (kVecs * N * kWarpThreads) <= own_columns && (warp > 0 || begin >= 0);
   const auto for_own = [&](const auto& work) {
     if (has_all) {
 #pragma unroll
@@ -216,6 +216,12 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         float dy[N];
         float x[N];
         load(own, cell, k, dy, x);
+        if constexpr (kInWords) {
+          if (!has_all) {
+            keep_columns(dy, column(k), row_columns, 0.0f);
+            keep_columns(x, column(k), row_columns, 0.0f);
+          }
+        }
 #pragma unroll
         for (int i = 0; i < N; ++i) {
           const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
@@ -273,7 +279,8 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
         for (int i = 0; i < N; ++i) {
           dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
-        put(to, beyond(k), dx);
+        const RowPlace of_words{0, column(k), offset(k)};
+        put_columns<kInWords>(to, kInWords ? of_words : beyond(k), row_columns, dx);
       });
       to = store_from(to, step);
     }
@@ -290,6 +297,7 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
     float* const own = sums_to + first_column + offset(k);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+      if (kInWords && !has_column(column(k) + i, row_columns)) continue;
       own[i] = dgamma[k][i];
       own[columns + i] = dbeta[k][i];
     }
@@ -300,19 +308,18 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 #endif
 }
 
-/// There is at least one row; columns are a multiple of N, and is_streamed; of N < 8 they are more
-/// than a block's. take_partial(teams) allocates as many partial sums.
-template <int N, class Norm, class TakePartial>
+/// There is at least one row, and columns are is_streamed. take_partial(teams) allocates as many
+/// partial sums.
+template <bool kInWords, class Norm, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
                                  const TakePartial& take_partial) {
   using T = typename Norm::Element;
+  const int64_t reach = columns + (kInWords ? kMostLead : 0);
   int cluster = 1;
-  while (columns > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
-  auto* kernel = &layernorm_bwd_stream_kernel<Norm, N, true>;
-  if constexpr (N == kVecSize) {
-    if (cluster == 1) kernel = &layernorm_bwd_stream_kernel<Norm, N, false>;
-  }
-  const int64_t vecs = (columns + kVecSize - 1) / kVecSize;
+  while (reach > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
+  auto* const kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, kInWords, false>
+                                    : &layernorm_bwd_stream_kernel<Norm, kInWords, true>;
+  const int64_t vecs = (reach + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
@@ -320,7 +327,8 @@ void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t row
                                                      kStreamThreads / kWarpThreads);
   const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
   for (int64_t blocks = resident_blocks(kernel, threads);; --blocks) {
-    plan.stages = static_cast<int>((kMostStreamBytes / blocks - 8192 * (blocks - 1)) / row_bytes);
+    const int64_t of_block = kMostStreamBytes / blocks - 1024 - int64_t{sizeof(StreamExchange)};
+    plan.stages = static_cast<int>(of_block / row_bytes);
     if (plan.stages >= kFewStreamStages || blocks == 1) break;
   }
   if (plan.stages > kStreamStages) plan.stages = kStreamStages;
@@ -328,7 +336,9 @@ void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t row
   const int64_t resident =
       cluster > 1 ? resident_clusters(kernel, shape)
                   : resident_blocks(kernel, threads, shape.shared_bytes) * context.sm_count;
-  const unsigned teams = blocks_for(rows, 1, resident);
+  unsigned teams = blocks_for(rows, 1, resident);
+  const auto period = static_cast<unsigned>(kInWords ? lead_period(columns) : 1);
+  if (teams >= period) teams -= teams % period;
   shape.blocks = int64_t{teams} * cluster;
   p.partial = take_partial(teams);
   launch_kernel(context.stream, kernel, shape, p, rows, columns, plan);

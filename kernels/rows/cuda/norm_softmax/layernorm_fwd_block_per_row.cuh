@@ -5,8 +5,8 @@
 
 namespace bertha {
 
-// LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 16,384
-// (f32: 8,192), at 16-byte aligned addresses, on block_per_row.cuh.
+// LayerNorm forward, with or without a residual, on block_per_row.cuh: up to 16,384 columns in a
+// block, in clusters to 131,072; of f32 up to 8,192.
 //
 // A block holds its row in registers: one pass over memory and one reduction. gamma and beta come
 // from the L1 cache after the reduction: loaded before it they would take registers, and with them
@@ -19,10 +19,14 @@ namespace bertha {
 // (kernels/rows/measured/rows.md).
 
 template <class T>
-inline constexpr int64_t kMostBlockRowNormColumns = sizeof(T) == 2 ? 16'384 : 8'192;
+int64_t most_block_row_norm_columns(bool has_clusters) {
+  if (sizeof(T) == 4) return 8'192;
+  return has_clusters ? kMostClusterColumns<4, 512> : 16'384;
+}
 
-template <class Load, class Store, class Parameter, bool kHasResidual>
+template <class Load, class Store, class Parameter, RowForm kForm>
 struct BlockRowNorm : OneInput<Load> {
+  static constexpr bool kHasResidual = kForm == RowForm::kResidual;
   Store store;  // of y
   NormForward<Load, Store, Parameter> p;
 
@@ -43,6 +47,7 @@ struct BlockRowNorm : OneInput<Load> {
       sums[0] = sums[1] = 0;
       row.for_vecs([&](int k, auto& v) {
         if (!row.has(k)) return;
+        row.keep_columns(k, v[0], pivot);
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
           const float difference = v[0][i] - pivot;
@@ -59,9 +64,9 @@ struct BlockRowNorm : OneInput<Load> {
       sum_around_pivot(1);
     }
     const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if (threadIdx.x == 0 && p.mean != nullptr) {
-      p.mean[blockIdx.x] = pivot + moments.rest;
-      p.rstd[blockIdx.x] = moments.rstd;
+    if (row.is_first() && p.mean != nullptr) {
+      p.mean[row.row()] = pivot + moments.rest;
+      p.rstd[row.row()] = moments.rstd;
     }
     const float shift = moments.shift();
     row.keep_packed();
@@ -70,8 +75,16 @@ struct BlockRowNorm : OneInput<Load> {
       if constexpr (kHasResidual) row.store_input(k, p.sum);  // every warp has read its sample
       float gamma[kVecSize];
       float beta[kVecSize];
-      load_parameter(p.gamma, row.column_of(k), 1.0f, gamma);
-      load_parameter(p.beta, row.column_of(k), 0.0f, beta);
+      const auto load = [&](const Parameter* from, float otherwise, float(&to)[kVecSize]) {
+        if constexpr (kForm == RowForm::kInWords) {
+          if (from != nullptr) {
+            return to_floats(load_columns(from, row.column_of(k), row.columns()), to);
+          }
+        }
+        load_parameter(from, row.column_of(k), otherwise, to);
+      };
+      load(p.gamma, 1.0f, gamma);
+      load(p.beta, 0.0f, beta);
       float y[kVecSize];
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
@@ -82,20 +95,27 @@ struct BlockRowNorm : OneInput<Load> {
   }
 };
 
-/// There is at least one row; columns are a multiple of 8, at most kMostBlockRowNormColumns.
-template <bool kHasResidual, class Load, class Store, class Parameter>
+/// There is at least one row; columns are a multiple of 8 or, in words, any, at most
+/// most_block_row_norm_columns with the lead.
+template <RowForm kForm, class Load, class Store, class Parameter>
 void launch_layernorm_fwd_block_per_row(const CudaContext& context,
                                         const NormForward<Load, Store, Parameter>& p, int64_t rows,
                                         int64_t columns) {
   // Blocks of an SM for which registers suffice; with a residual or f32 they need more.
-  constexpr bool kIsLarge = kHasResidual || sizeof(Held<Load>) == 4;
-  const BlockRowNorm<Load, Store, Parameter, kHasResidual> norm{{p.x}, p.y, p};
-  if (columns <= 6 * kVecSize * kWarpThreads) {  // of a warp
-    launch_block_per_row<6, 32, kIsLarge ? 16 : 32>(context, norm, rows, columns);
-  } else if (columns <= 8'192) {
-    launch_block_per_row<4, 256, kIsLarge ? 3 : 4>(context, norm, rows, columns);
+  constexpr bool kIsLarge = kForm == RowForm::kResidual || sizeof(Held<Load>) == 4;
+  constexpr bool kInWords = kForm == RowForm::kInWords;
+  const BlockRowNorm<Load, Store, Parameter, kForm> norm{{p.x}, p.y, p};
+  const int64_t reach = columns + (kInWords ? kMostLead : 0);
+  if (reach <= 6 * kVecSize * kWarpThreads) {  // of a warp
+    launch_block_per_row<6, 32, kIsLarge ? 16 : 32, kInWords>(context, norm, rows, columns);
+  } else if (reach <= 8'192) {
+    launch_block_per_row<4, 256, kIsLarge ? 3 : 4, kInWords>(context, norm, rows, columns);
   } else if constexpr (sizeof(typename Load::Element) == 2) {
-    launch_block_per_row<4, 512, kIsLarge ? 2 : 3>(context, norm, rows, columns);
+    if (reach <= 16'384) {
+      launch_block_per_row<4, 512, kIsLarge ? 2 : 3, kInWords>(context, norm, rows, columns);
+    } else {
+      launch_block_per_row<4, 512, kIsLarge ? 2 : 3, kInWords, true>(context, norm, rows, columns);
+    }
   }
 }
 

@@ -5,11 +5,13 @@
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
-// LayerNorm forward of rows of a multiple of 8 columns from 16,392 to 33,792, 16 bits, at 16-byte
-// aligned addresses.
+// LayerNorm forward of rows of 16 bits from 16,378 to 33,792 columns: a multiple of 8 at 16-byte
+// aligned addresses, or matrices that begin anywhere (row_words.cuh). Rows of a block lie a
+// multiple of 8 apart then.
 //
 // A persistent grid, so that gamma and beta stay in registers: read again for every row they would
 // come from L2. At 32,768 columns one-shot blocks with bulk copies take 14 % longer, generic rows
@@ -22,7 +24,8 @@ namespace bertha {
 // go to a matrix by way of the ring; others, and results of a Store, are stored by the threads. f32
 // parameters do not fit into the registers and are read for every row.
 //
-// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes
+// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes,
+// and x 30,522 bf16 1,488 us, also 95 %
 // (kernels/rows/measured/rows.md).
 
 inline constexpr int kPersistentThreads = 352;  // of the consumers
@@ -34,16 +37,19 @@ inline constexpr int64_t kMostPersistentColumns =
 /// Elements of a stage of the ring: a row has the same offset from a line in it as in memory,
 /// because bulk copies between different alignments are slow.
 __host__ __device__ constexpr int persistent_stage(int columns) {
-  return (columns + 2 * (kCopyLineElements - 1)) / kCopyLineElements * kCopyLineElements;
+  return (columns + 2 * kMostLead + 2 * (kCopyLineElements - 1)) / kCopyLineElements *
+         kCopyLineElements;
 }
 
-template <class Norm>
+/// taken [period]: rows after the first ones, by the place in a word at which they begin; zero.
+template <class Norm, RowForm kForm>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
-    layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns,
-                                    uint32_t* taken /* rows after the first ones, zero */) {
+    layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns, int period,
+                                    uint32_t* taken) {
 #if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   using T = typename Norm::Element;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
+  constexpr bool kInWords = kForm == RowForm::kInWords;
   constexpr bool kStoresInBulk = requires { requires sizeof(*p.y.matrix) == 2; };
   constexpr bool kHoldsParameters = sizeof(Parameter) == 2;
   constexpr int kStages = kPersistentStages;
@@ -59,9 +65,20 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   const int lane = thread % kWarpThreads;
   const auto full = [&](int stage) { return shared_address(&full_barriers[stage]); };
   const auto done = [&](int stage) { return shared_address(&done_barriers[stage]); };
+  // A block's rows begin at the same place in a word: the columns of a thread are the same in all.
+  const int kind = static_cast<int>(blockIdx.x) % period;
+  const int alike = (static_cast<int>(gridDim.x) - kind + period - 1) / period;  // blocks
+  const auto row_at = [&](int64_t turn) { return kind + period * turn; };
+  int first_lead = 0;
+  int lead = 0;
+  if constexpr (kInWords) {
+    first_lead = lead_of(p.x.matrix);
+    lead = (first_lead + kind * columns) % kVecSize;
+  }
+  const int cells = (lead + columns + kVecSize - 1) / kVecSize * kVecSize;
   const auto place_of = [&](int stage, int64_t row) {
     return reinterpret_cast<T*>(ring) + stage * persistent_stage(columns) +
-           row * columns % kCopyLineElements;
+           (row * columns + first_lead - lead) % kCopyLineElements;
   };
   if (thread == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
@@ -74,23 +91,27 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 
   if (thread >= threads) {  // the producer warp
     if (lane != 0) return;
-    const uint32_t bytes = static_cast<uint32_t>(columns) * sizeof(T);
     const auto request = [&](int stage, int64_t row) {
       row_of[stage] = row < rows ? row : -1;
       if (row >= rows) {
         mbarrier_arrive(full(stage));
         return;
       }
+      const int64_t at = row * columns - lead;
+      T* const to = place_of(stage, row);
+      CellRange whole{0, cells};
+      if constexpr (kInWords) whole = copy_outer_words(to, p.x.matrix, at, cells, rows * columns);
+      const auto bytes = static_cast<uint32_t>((whole.end - whole.begin) * sizeof(T));
       mbarrier_arrive_expect_tx(full(stage), bytes);
-      bulk_load(shared_address(place_of(stage, row)), p.x.matrix + row * columns, bytes,
+      bulk_load(shared_address(to + whole.begin), p.x.matrix + at + whole.begin, bytes,
                 full(stage));
     };
     // A row is taken one ahead of its use, which covers the latency of the counter.
-    const auto take = [&] { return int64_t{kStages} * gridDim.x + atomicAdd(taken, 1); };
+    const auto take = [&] { return row_at(int64_t{kStages} * alike + atomicAdd(taken + kind, 1)); };
     int64_t here[kStages];
 #pragma unroll
     for (int stage = 0; stage < kStages; ++stage) {
-      here[stage] = blockIdx.x + static_cast<int64_t>(stage) * gridDim.x;
+      here[stage] = row_at(static_cast<int>(blockIdx.x) / period + int64_t{stage} * alike);
       request(stage, here[stage]);
     }
     int64_t next = take();
@@ -100,8 +121,10 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         if (here[stage] >= rows) return;
         mbarrier_wait(done(stage), parity);
         if constexpr (kStoresInBulk) {
-          bulk_store(p.y.matrix + here[stage] * columns,
-                     shared_address(place_of(stage, here[stage])), bytes);
+          const int begin = lead > 0 ? kVecSize : 0;
+          bulk_store(p.y.matrix + here[stage] * columns - lead + begin,
+                     shared_address(place_of(stage, here[stage]) + begin),
+                     ((lead + columns) / kVecSize * kVecSize - begin) * int{sizeof(T)});
           bulk_store_wait();
         }
         here[stage] = next;
@@ -111,7 +134,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     }
   }
 
-  const auto column = [&](int k) { return (k * threads + thread) * kVecSize; };
+  const auto column = [&](int k) { return (k * threads + thread) * kVecSize - lead; };
   const auto has = [&](int k) { return k < kSure || column(k) < columns; };
   Vec<Parameter, kVecSize> gamma[kVecs];
   Vec<Parameter, kVecSize> beta[kVecs];
@@ -121,8 +144,8 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     gamma[k] = to_vec<Parameter>(ones);
     beta[k] = {};
     if (!kHoldsParameters) continue;
-    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
-    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
+    if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
   }
   const float per_column = 1.0f / static_cast<float>(columns);
 
@@ -141,7 +164,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     // Around the mean of 32 elements of the whole row, see PivotedMoments.
     const int sampled = lane * (columns / kWarpThreads);
     float sample[1];
-    numbers_of(p.x, at(sampled), load_vec<1>(place + sampled), sample);
+    numbers_of(p.x, at(sampled), load_vec<1>(place + lead + sampled), sample);
     const float pivot = warp_sum(sample[0]) / kWarpThreads;
     float sums[2] = {};  // of differences to it, and of their squares
 #pragma unroll
@@ -149,6 +172,7 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       if (!has(k)) continue;
       float x[kVecSize];
       read(k, x);
+      if constexpr (kInWords) keep_columns(x, column(k), columns, pivot);
 #pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         const float difference = x[i] - pivot;
@@ -173,8 +197,8 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         keep_packed(gamma[k]);
         keep_packed(beta[k]);
       } else {
-        load_parameter(p.gamma, column(k), 1.0f, gamma[k].elem);
-        load_parameter(p.beta, column(k), 0.0f, beta[k].elem);
+        if (p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
+        if (p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
       }
       float y[kVecSize];
 #pragma unroll
@@ -183,8 +207,9 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
       if constexpr (kStoresInBulk) {
-        const auto rounded = to_vec<typename decltype(Norm::y)::Element>(y);
-        store_vec_shared(own + k * threads * kVecSize, bits_as<T>(rounded));
+        put_columns<kInWords>(p.y, at(column(k)), columns, y, [&](auto*, const auto& vec) {
+          store_vec_shared(own + k * threads * kVecSize, bits_as<T>(vec));
+        });
       } else {
         put(p.y, at(column(k)), y);
       }
@@ -201,23 +226,26 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 #endif
 }
 
-/// There is at least one row; columns are a multiple of 8 above 16,384, at most
-/// kMostPersistentColumns.
-template <class Norm>
+/// There is at least one row; columns are a multiple of 8 or, in words, any, above 16,376, at most
+/// kMostPersistentColumns with the lead.
+template <RowForm kForm, class Norm>
 void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
                                      int64_t columns) {
-  const auto kernel = &layernorm_fwd_persistent_kernel<Norm>;
+  const auto kernel = &layernorm_fwd_persistent_kernel<Norm, kForm>;
+  const int64_t period = kForm == RowForm::kInWords ? lead_period(columns) : 1;
+  const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
   const unsigned threads =
       kWarpThreads *
-      (blocks_for(columns, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
+      (blocks_for(reach, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
   const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
                         persistent_stage(static_cast<int>(columns));
   const unsigned blocks =
       blocks_for(rows, 1, resident_blocks(kernel, threads, bytes) * context.sm_count);
-  auto* const taken = static_cast<uint32_t*>(context.scratch.take(sizeof(uint32_t)));
-  BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, sizeof(uint32_t), context.stream));
+  const size_t counters = sizeof(uint32_t) * period;
+  auto* const taken = static_cast<uint32_t*>(context.scratch.take(counters));
+  BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, counters, context.stream));
   launch_kernel(context.stream, kernel, {blocks, threads, bytes}, p, rows,
-                static_cast<int>(columns), taken);
+                static_cast<int>(columns), static_cast<int>(period), taken);
 }
 
 }  // namespace bertha

@@ -4,11 +4,14 @@
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
 // LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 1,024, at
-// 16-byte aligned addresses.
+// 16-byte aligned addresses; without one also of 16-bit matrices that begin anywhere
+// (row_words.cuh). gamma and beta are moved to the columns of such a row when they are loaded, once
+// for the rows of a team, which lie a multiple of 8 apart.
 //
 // A power of two of lanes shares a row and holds it in registers: one pass over memory, two shuffle
 // reductions at once, no shared memory. The grid is one-shot, so that all that stands between the
@@ -17,15 +20,19 @@ namespace bertha {
 //
 // A block per row takes twice as long at 256 columns, 24 % longer at 512, 3 % at 768.
 //
-// Bound by memory: 49,152 x 1,024 f16 take 55 us on an H200, 93 % of a copy of as many bytes
+// Bound by memory: 49,152 x 1,024 f16 take 55 us on an H200, 93 % of a copy of as many bytes. Rows
+// in words are bound by instructions: 49,152 x 513 bf16 take 56 us, 50 %; one row of a team 67 us
 // (kernels/rows/measured/rows.md).
 
 inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
 
-template <class Norm, bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads>
+template <class Norm, RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
+  constexpr bool kHasResidual = kForm == RowForm::kResidual;
+  constexpr bool kInWords = kForm == RowForm::kInWords;
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
+  static_assert(!kInWords || kRows == 1 || kTeams % kVecSize == 0, "rows of a team begin alike");
   using T = typename Norm::Element;
   using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
@@ -33,7 +40,9 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t first_row =
       static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
   const auto row = [&](int r) { return first_row + r * kTeams; };
-  const auto column = [&](int k) { return (k * kLanes + lane) * kVecSize; };
+  int lead = 0;
+  if constexpr (kInWords) lead = lead_of(p.x.matrix + first_row * columns);
+  const auto column = [&](int k) { return (k * kLanes + lane) * kVecSize - lead; };
   const auto has = [&](int k) { return column(k) < columns; };
   const auto at = [&](int r, int k) { return row(r) * columns + column(k); };
   const auto place = [&](int r, int k) { return RowPlace{row(r), column(k), at(r, k)}; };
@@ -45,7 +54,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k) || row(r) >= rows) continue;
-      x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
+      if constexpr (kInWords) {
+        x[r][k] = load_word(p.x.matrix, at(r, k), rows * columns);
+      } else {
+        x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
+      }
       if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
     }
   }
@@ -56,8 +69,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kVecs; ++k) {
     gamma[k] = to_vec<Parameter>(ones);
     beta[k] = {};
-    if (has(k) && p.gamma != nullptr) gamma[k] = load_vec(p.gamma + column(k));
-    if (has(k) && p.beta != nullptr) beta[k] = load_vec(p.beta + column(k));
+    if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
+    if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
   }
   if constexpr (kHasResidual) {
 #pragma unroll
@@ -90,10 +103,15 @@ __global__ void __launch_bounds__(kThreads)
     }
     reduce_lanes(sums, kLanes, Add());
   };
-  // Around the row's first element, see PivotedMoments.
+  // Around an element of the row, see PivotedMoments: the last of the first vector.
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], 0), 0, kLanes);
+    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], kVecSize - 1), 0, kLanes);
+    if constexpr (kInWords) {
+      const Vec<T, 2> pair = to_vec<T>({pivot[r], pivot[r]});  // exact
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) keep_columns(x[r][k], column(k), columns, pair.word[0]);
+    }
   }
   sum_around_pivots();
   if constexpr (kHasSecondPass<Held<decltype(Norm::x)>>) {
@@ -120,37 +138,43 @@ __global__ void __launch_bounds__(kThreads)
         const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
       }
-      put_by([](auto* to, const auto& vec) { store_vec_streaming(to, vec); }, p.y, place(r, k), y);
+      const auto write = [](auto* to, const auto& vec) { store_vec_streaming(to, vec); };
+      put_columns<kInWords>(p.y, place(r, k), columns, y, write);
     }
   }
 }
 
-template <bool kHasResidual, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
+template <RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
 void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
                             int64_t columns) {
-  launch_kernel(
-      context.stream,
-      layernorm_fwd_warp_per_row_kernel<Norm, kHasResidual, kLanes, kVecs, kRows, kThreads>,
-      {blocks_for(rows, kThreads / kLanes * kRows), kThreads}, p, rows, static_cast<int>(columns));
+  launch_kernel(context.stream,
+                layernorm_fwd_warp_per_row_kernel<Norm, kForm, kLanes, kVecs, kRows, kThreads>,
+                {blocks_for(rows, kThreads / kLanes * kRows), kThreads}, p, rows,
+                static_cast<int>(columns));
 }
 
-/// There is at least one row; columns are a multiple of 8, at most kMostWarpRowColumns.
-template <bool kResidual, class Norm>
+/// There is at least one row, of at most kMostWarpRowColumns columns with the lead; they are a
+/// multiple of 8, or 8 and more in words.
+template <RowForm kForm, class Norm>
 void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
                                        int64_t columns) {
-  const int64_t vecs = columns / kVecSize;
+  constexpr bool kInWords = kForm == RowForm::kInWords;
+  const int64_t vecs = (columns + (kInWords ? 2 * kMostLead : 0)) / kVecSize;
   if (vecs <= 4) {
-    launch_layernorm_lanes<kResidual, 4, 1, 1, 256>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 4, 1, 1, 256>(context, p, rows, columns);
   } else if (vecs <= 8) {
-    launch_layernorm_lanes<kResidual, 8, 1, 2, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 8, 1, 2, 128>(context, p, rows, columns);
   } else if (vecs <= 16) {
-    launch_layernorm_lanes<kResidual, 8, 2, 1, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 8, 2, kInWords ? 2 : 1, 128>(context, p, rows, columns);
   } else if (vecs <= 32) {
-    launch_layernorm_lanes<kResidual, 16, 2, 1, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 16, 2, kInWords ? 2 : 1, 128>(context, p, rows, columns);
   } else if (vecs <= 64) {
-    launch_layernorm_lanes<kResidual, 32, 2, 1, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 32, 2, kInWords ? 2 : 1, kInWords ? 256 : 128>(context, p, rows,
+                                                                                 columns);
+  } else if (kInWords && vecs <= 96) {
+    launch_layernorm_lanes<kForm, 32, 3, 2, 256>(context, p, rows, columns);
   } else {
-    launch_layernorm_lanes<kResidual, 32, 4, 1, 64>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 32, 4, 1, 64>(context, p, rows, columns);
   }
 }
 

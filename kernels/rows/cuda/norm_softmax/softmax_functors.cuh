@@ -13,23 +13,6 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh,
 // kernels/rows/functors.md): the plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-/// Whether addresses differ by whole words of 16 bytes.
-inline bool share_words(const void* a, const void* b) {
-  return (reinterpret_cast<uintptr_t>(a) ^ reinterpret_cast<uintptr_t>(b)) % 16 == 0;
-}
-
-/// Whether the words of a row can be copied in bulk, and results stored, word by word.
-template <class Operation>
-bool has_whole_words(const Operation& operation, int most_elements) {
-  if constexpr (kIsPlainRow<Operation>) {
-    const auto* const first = operation.matrix(0);
-    return share_words(first, operation.store.matrix) &&
-           share_words(first, operation.matrix(Operation::kInputs - 1));
-  } else {
-    return most_elements == kVecSize;
-  }
-}
-
 /// Whether this call of an operation drops.
 template <class Operation>
 bool drops(const Operation& operation) {
@@ -40,45 +23,63 @@ bool drops(const Operation& operation) {
   }
 }
 
+/// Runs an operation in vectors of 8 columns, if there is a kernel for the width.
+template <bool kInWords, class Operation>
+bool launch_softmax_vectors(const CudaContext& context, const Operation& operation, int64_t rows,
+                            int64_t columns) {
+  constexpr bool kHasOne = Operation::kInputs == 1;
+  constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
+  constexpr int kBlocks = !kHasOne ? 1 : kIsPacked ? 4 : 2;
+  constexpr int kWideThreads = kHasOne ? 512 : 256;
+  constexpr int kWideBlocks = kHasOne ? (kIsPacked ? 2 : 1) : kIsPacked ? 3 : 2;
+  const int64_t reach = columns + (kInWords ? kMostLead : 0);
+  if (reach <= 256) {
+    launch_warp_per_row<4, 8, 1, 128, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 512) {
+    launch_warp_per_row<32, 8, 2, 128, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 768 && kInWords) {
+    launch_warp_per_row<32, 8, 3, 128, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 1024) {
+    launch_warp_per_row<32, 8, 4, 64, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 8192) {
+    launch_block_per_row<2, 512, kBlocks, kInWords>(context, operation, rows, columns);
+  } else if (context.kernels != KernelSet::kSm90a) {
+    return false;
+  } else if (tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context) &&
+             !drops(operation)) {
+    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+  } else if (reach <= kMostClusterColumns<4, kWideThreads>) {
+    launch_block_per_row<4, kWideThreads, kWideBlocks, kInWords, true>(context, operation, rows,
+                                                                       columns);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 /// Runs an operation of softmax_rows.cuh, where there is a kernel for its width and for
 /// most_elements (row_vec_elements). What a Load computes takes more registers than what it reads.
 template <class Operation>
 bool launch_softmax_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                          int64_t columns, int most_elements) {
-  constexpr bool kHasOne = Operation::kInputs == 1;
-  constexpr bool kIsPacked = sizeof(typename Operation::HeldElement) == 2;
-  const bool has_vectors = most_elements == kVecSize;
   const bool is_odd = columns % 2 != 0;
-  if (has_vectors && columns <= 256) {
-    launch_warp_per_row<4, 8, 1>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 512) {
-    launch_warp_per_row<32, 8, 2>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 1024) {
-    launch_warp_per_row<32, 8, 4, 64>(context, operation, rows, columns);
-  } else if (most_elements >= 4 && columns <= 512) {
+  if (most_elements == kVecSize) {
+    return launch_softmax_vectors<false>(context, operation, rows, columns);
+  }
+  if (most_elements >= 4 && columns <= 512) {
     launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
-  } else if (has_vectors && columns <= 8192) {
-    launch_block_per_row<2, 512,
-                         !kHasOne    ? 1
-                         : kIsPacked ? 4
-                                     : 2>(context, operation, rows, columns);
+  } else if constexpr (Operation::kInWords) {
+    return columns >= kVecSize && share_words(operation.matrix(0), operation.store.matrix) &&
+           share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix) &&
+           launch_softmax_vectors<true>(context, operation, rows, columns);
   } else if (is_odd && columns > 16 && columns <= 160) {
     launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
   } else if (is_odd && columns > 160 && columns <= 288) {
     launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
   } else if (columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
-  } else if (context.kernels != KernelSet::kSm90a || columns <= kFewElements * kWarpThreads ||
-             tma_row_bytes<Operation>(columns) > most_row_cache_bytes(context) ||
-             !has_whole_words(operation, most_elements) || drops(operation)) {
-    return false;
-  } else if (columns <= 8192) {
-    // Functors have whole vectors here, which registers hold up to this width.
-    if constexpr (kIsPlainRow<Operation>) {
-      launch_tma_row<64, 16>(context, operation, rows, columns);
-    }
   } else {
-    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+    return false;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 #include "kernels/base/cuda/compute.cuh"
 #include "kernels/rows/cuda/norm_softmax/generic_rows.cuh"
 #include "kernels/rows/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 #include "kernels/rows/ops/softmax.h"
 
 namespace bertha {
@@ -58,6 +59,7 @@ struct SoftmaxRows : OneInput<Load> {
   using T = typename Load::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
   static constexpr bool kDrops = kDraws<Store> && !kIsLog;
+  static constexpr bool kInWords = kHasWords<Load, Store>;
   Store store;
 
   __device__ static uint32_t padding() {
@@ -178,15 +180,25 @@ struct SoftmaxRows : OneInput<Load> {
       sum[0] += vec_sum;
     });
     reduce_lanes(sum, kWarpThreads, Add());
-    const float own[2] = {top[0], sum[0]};
+    float row_shift = 0.0f;
+    // Of the parts that the lanes have.
+    const auto combine = [&](const float(&part)[2], int lanes) {
+      top[0] = part[0];
+      reduce_lanes(top, lanes, Larger());
+      row_shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
+      sum[0] = part[0] == minus_infinity<float>() ? part[1]
+                                                  : part[1] * softmax_exp<T>(part[0] - row_shift);
+      reduce_lanes(sum, lanes, Add());
+    };
     float part[2] = {minus_infinity<float>(), 0.0f};
-    row.exchange(own, part);
-    top[0] = part[0];
-    reduce_lanes(top, Row::kMostWarps, Larger());
-    const float row_shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
-    sum[0] = part[0] == minus_infinity<float>() ? part[1]
-                                                : part[1] * softmax_exp<T>(part[0] - row_shift);
-    reduce_lanes(sum, Row::kMostWarps, Add());
+    row.exchange({top[0], sum[0]}, part);
+    combine(part, Row::kMostWarps);
+    if constexpr (Row::kHasCluster) {
+      part[0] = minus_infinity<float>();
+      part[1] = 0.0f;
+      row.exchange_blocks({top[0], sum[0]}, part);
+      combine(part, kMostRowCluster);
+    }
 
     if constexpr (kKeeps) {
       // Where the warp is masked its own exponentials are 0, and must stay that.
@@ -221,6 +233,8 @@ template <class LoadDy, class LoadY, class Store, SoftmaxKind kKind>
 struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
   using T = typename LoadDy::Element;
   static constexpr bool kIsLog = kKind == SoftmaxKind::kLogSoftmax;
+  static constexpr bool kInWords =
+      kHasWords<LoadDy, Store> && kHasWords<LoadY, Store> && TwoInputs<LoadDy, LoadY>::kIsOneType;
   Store store;
   Compute<T> scale;
 

@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/rows/cuda/norm_softmax/pair_max.cuh"
-#include "kernels/rows/cuda/norm_softmax/row_functors.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
@@ -19,9 +19,8 @@ namespace bertha {
 // A row has the same offset from a 128-byte line in shared memory as in global memory: other
 // offsets cost a fifth of the time. Operations are as in block_per_row.cuh, with TmaRow as the row.
 //
-// Widths: from 8,200 columns, where a row in registers takes 5 % longer at 32,768; odd rows from
-// 545 on, in blocks of 64 threads. Blocks of 128 take 6 to 14 % longer forward below 2,048, at most
-// 3 % less above; backward up to 7 % less at 545, up to 7 % more at 1,025.
+// Widths: from 8,193 columns, as long as shared memory holds a row. Registers of clusters
+// (block_per_row.cuh) take 23 % longer forward at 16,384 and 32,768, and 33 % at 30,522.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
@@ -47,6 +46,7 @@ class TmaRow {
   static constexpr int kVecs = 1;  // in registers, at a time
   static constexpr bool kInRegisters = false;
   static constexpr bool kHasOneWarp = false;
+  static constexpr bool kHasCluster = false;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
   static constexpr bool kIsPlain = kIsPlainRow<Operation>;
   static constexpr bool kStoresInBulk = kIsPlain && kInputs == 1;

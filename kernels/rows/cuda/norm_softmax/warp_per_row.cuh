@@ -10,16 +10,18 @@ namespace bertha {
 // with WarpPerRow as the row.
 //
 // Widths: up to 1,024 columns. A block per row takes 20 to 30 % longer forward at 520, at most 6 %
-// from 776 on, and as long backward. Single elements, up to 544 columns: generic_rows.cuh takes 19
-// to 53 % longer in softmax forward; in log-softmax between 11 % less and 30 % more.
+// from 776 on, and as long backward. Single elements, for functors of odd rows up to 544 columns:
+// generic_rows.cuh takes 19 to 53 % longer in softmax forward; in log-softmax between 11 % less and
+// 30 % more.
 //
 // Bound by memory: softmax of 49,152 x 1,024 f16 takes 53 us on an H200, 98 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
 // alone.
 
-/// A row of at most kLanes * kVecCount * N columns, a multiple of N.
-template <class Operation, int kLanes, int N, int kVecCount>
-class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
+/// A row of at most kLanes * kVecCount * N columns, a multiple of N; with kInWords, of any number
+/// up to kMostLead fewer.
+template <class Operation, int kLanes, int N, int kVecCount, bool kInWords>
+class WarpPerRow : public HeldVecs<Operation, N, kVecCount, kInWords> {
  public:
   static constexpr bool kHasOneWarp = true;
 
@@ -29,8 +31,10 @@ class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
         at_(row * columns),
         end_(row < rows ? columns : 0),  // the shuffles are of whole warps
         lane_(static_cast<int>(threadIdx.x) % kLanes) {
+    if constexpr (kInWords) lead_ = row < rows ? lead_of(operation.matrix(0) + at_) : 0;
     this->hold_vecs(
-        operation, [&](int p) { return column_of(p) < end_; }, [&](int p) { return place_of(p); });
+        operation, rows, columns, [&](int p) { return column_of(p) < end_; },
+        [&](int p) { return place_of(p); });
   }
 
   __device__ __forceinline__ void keep_packed() const {}
@@ -48,7 +52,11 @@ class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
       operation_.store.template store<N>(place_of(p), values, word >> (column_of(p) % 32));
     } else {
       if (column_of(p) >= end_) return;
-      put(operation_.store, place_of(p), values);
+      if constexpr (kInWords) {
+        put_columns<true>(operation_.store, place_of(p), end_, values);
+      } else {
+        put(operation_.store, place_of(p), values);
+      }
     }
   }
   template <int K, class Combine>
@@ -57,7 +65,7 @@ class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
   }
 
  private:
-  __device__ __forceinline__ int column_of(int p) const { return (p * kLanes + lane_) * N; }
+  __device__ __forceinline__ int column_of(int p) const { return (p * kLanes + lane_) * N - lead_; }
   __device__ __forceinline__ RowPlace place_of(int p) const {
     return {row_, column_of(p), at_ + column_of(p)};
   }
@@ -67,30 +75,32 @@ class WarpPerRow : public HeldVecs<Operation, N, kVecCount> {
   int64_t at_;
   int end_;
   int lane_;
+  int lead_ = 0;  // columns of the first vector before the row
   uint32_t drawn_ = 0;
 };
 
-template <class Operation, int kLanes, int N, int kVecs, int kThreads>
+template <class Operation, int kLanes, int N, int kVecs, int kThreads, bool kInWords>
 __global__ void __launch_bounds__(kThreads)
     warp_per_row_kernel(const __grid_constant__ Operation operation, int64_t rows, int columns) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads / kLanes);
-  WarpPerRow<Operation, kLanes, N, kVecs> row(
+  WarpPerRow<Operation, kLanes, N, kVecs, kInWords> row(
       operation, first + static_cast<int>(threadIdx.x) / kLanes, rows, columns);
   operation.run(row);
 }
 
 /// With kLanes lanes, or as many more as the columns need.
-template <int kLanes, int N, int kVecs, int kThreads = 128, class Operation>
+template <int kLanes, int N, int kVecs, int kThreads = 128, bool kInWords = false, class Operation>
 void launch_warp_per_row(const CudaContext& context, const Operation& operation, int64_t rows,
                          int64_t columns) {
   if constexpr (kLanes < kWarpThreads) {
-    if (columns > kLanes * kVecs * N) {
-      return launch_warp_per_row<2 * kLanes, N, kVecs, kThreads>(context, operation, rows, columns);
+    if (columns + (kInWords ? kMostLead : 0) > kLanes * kVecs * N) {
+      return launch_warp_per_row<2 * kLanes, N, kVecs, kThreads, kInWords>(context, operation, rows,
+                                                                           columns);
     }
   }
-  launch_kernel(context.stream, warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads>,
-                {blocks_for(rows, kThreads / kLanes), kThreads}, operation, rows,
-                static_cast<int>(columns));
+  launch_kernel(
+      context.stream, warp_per_row_kernel<Operation, kLanes, N, kVecs, kThreads, kInWords>,
+      {blocks_for(rows, kThreads / kLanes), kThreads}, operation, rows, static_cast<int>(columns));
 }
 
 }  // namespace bertha

@@ -218,6 +218,41 @@ TEST(GpuGenericLayerNorm, AddressesNeedNoAlignment) {
   }
 }
 
+/// Rows that begin within a 16-byte word are read with elements of their neighbours.
+TEST(GpuGenericLayerNorm, NanStaysInItsRow) {
+  for (const DType io : {DType::kF16, DType::kBF16}) {
+    for (const int64_t columns : {9, 33, 100, 257, 513, 1001, 1025, 5001, 16'385, 30'522}) {
+      HostTensor<float> values = random_tensor({3, columns}, 1);
+      for (int64_t i = columns; i < 2 * columns; ++i) values[i] = std::nanf("");
+      const DeviceTensor x(gpu(), io, values), dy(gpu(), io, values);
+      const DeviceTensor y(gpu(), io, garbage_tensor({3, columns}));
+      const DeviceTensor dx(gpu(), io, garbage_tensor({3, columns}));
+      const DeviceTensor mean(gpu(), DType::kF32, garbage_tensor({3}));
+      const DeviceTensor rstd(gpu(), DType::kF32, garbage_tensor({3}));
+      gpu().run(LayerNormFwd{.x = x.view(),
+                             .gamma = View(),
+                             .beta = View(),
+                             .y = y.view(),
+                             .mean = mean.view(),
+                             .rstd = rstd.view()});
+      gpu().run(LayerNormBwd{.dy = dy.view(),
+                             .x = x.view(),
+                             .mean = mean.view(),
+                             .rstd = rstd.view(),
+                             .gamma = View(),
+                             .dx = dx.view(),
+                             .dgamma = View(),
+                             .dbeta = View()});
+      for (const std::vector<double>& results : {y.numbers(), dx.numbers()}) {
+        for (size_t i = 0; i < results.size(); ++i) {
+          const bool is_in_row = i / static_cast<size_t>(columns) == 1;
+          ASSERT_EQ(std::isnan(results[i]), is_in_row) << name(io) << " " << columns << " at " << i;
+        }
+      }
+    }
+  }
+}
+
 /// So many rows that every block of a persistent grid takes ten and more, and each stage of a ring
 /// is filled again; of narrow ones, several blocks and a part of one.
 TEST(GpuGenericLayerNorm, ManyRowsMatchTheCpu) {
