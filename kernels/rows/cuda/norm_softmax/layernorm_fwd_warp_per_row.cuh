@@ -10,8 +10,8 @@ namespace bertha {
 
 // LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 1,024, at
 // 16-byte aligned addresses; without one also of 16-bit matrices that begin anywhere
-// (row_words.cuh). gamma and beta are moved to the columns of such a row when they are loaded, once
-// for the rows of a team, which lie a multiple of 8 apart.
+// (row_words.cuh). The grid is persistent then, and the rows of a team lie a multiple of 8 apart,
+// so that gamma and beta are moved to the columns of their words once.
 //
 // A power of two of lanes shares a row and holds it in registers: one pass over memory, two shuffle
 // reductions at once, no shared memory. The grid is one-shot, so that all that stands between the
@@ -21,7 +21,8 @@ namespace bertha {
 // A block per row takes twice as long at 256 columns, 24 % longer at 512, 3 % at 768.
 //
 // Bound by memory: 49,152 x 1,024 f16 take 55 us on an H200, 93 % of a copy of as many bytes. Rows
-// in words are bound by instructions: 49,152 x 513 bf16 take 56 us, 50 %; one row of a team 67 us
+// in words are not measured with a persistent grid: of 49,152 x 513 bf16 one-shot blocks with one
+// row of a team took 67 us, with two rows 56
 // (kernels/rows/measured/rows.md).
 
 inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
@@ -32,13 +33,13 @@ __global__ void __launch_bounds__(kThreads)
   constexpr bool kHasResidual = kForm == RowForm::kResidual;
   constexpr bool kInWords = kForm == RowForm::kInWords;
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
-  static_assert(!kInWords || kRows == 1 || kTeams % kVecSize == 0, "rows of a team begin alike");
+  static_assert(!kInWords || kTeams % kVecSize == 0, "the rows of a team begin alike");
   using T = typename Norm::Element;
   using V = Vec<Held<decltype(Norm::x)>, kVecSize>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int64_t first_row =
-      static_cast<int64_t>(blockIdx.x) * (kTeams * kRows) + static_cast<int>(threadIdx.x) / kLanes;
+  int64_t block_row = static_cast<int64_t>(blockIdx.x) * (kTeams * kRows);
+  int64_t first_row = block_row + static_cast<int>(threadIdx.x) / kLanes;
   const auto row = [&](int r) { return first_row + r * kTeams; };
   int lead = 0;
   if constexpr (kInWords) lead = lead_of(p.x.matrix + first_row * columns);
@@ -47,109 +48,121 @@ __global__ void __launch_bounds__(kThreads)
   const auto at = [&](int r, int k) { return row(r) * columns + column(k); };
   const auto place = [&](int r, int k) { return RowPlace{row(r), column(k), at(r, k)}; };
 
-  V x[kRows][kVecs] = {};
-  Vec<T, kVecSize> residual[kRows][kHasResidual ? kVecs : 1] = {};
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (int k = 0; k < kVecs; ++k) {
-      if (!has(k) || row(r) >= rows) continue;
-      if constexpr (kInWords) {
-        x[r][k] = load_word(p.x.matrix, at(r, k), rows * columns);
-      } else {
-        x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
-      }
-      if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
-    }
-  }
-  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
   Vec<Parameter, kVecSize> gamma[kVecs];
   Vec<Parameter, kVecSize> beta[kVecs];
+  const auto load_parameters = [&] {
+    const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
 #pragma unroll
-  for (int k = 0; k < kVecs; ++k) {
-    gamma[k] = to_vec<Parameter>(ones);
-    beta[k] = {};
-    if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
-    if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
-  }
-  if constexpr (kHasResidual) {
+    for (int k = 0; k < kVecs; ++k) {
+      gamma[k] = to_vec<Parameter>(ones);
+      beta[k] = {};
+      if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
+      if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
+    }
+  };
+  if constexpr (kInWords) load_parameters();
+  do {
+    V x[kRows][kVecs] = {};
+    Vec<T, kVecSize> residual[kRows][kHasResidual ? kVecs : 1] = {};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int k = 0; k < kVecs; ++k) {
-        x[r][k] = sum_of(x[r][k], residual[r][k]);
-        if (has(k) && row(r) < rows) store_vec_streaming(p.sum + at(r, k), x[r][k]);
+        if (!has(k) || row(r) >= rows) continue;
+        if constexpr (kInWords) {
+          x[r][k] = load_word(p.x.matrix, at(r, k), rows * columns);
+        } else {
+          x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
+        }
+        if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
       }
     }
-  }
-
-  const float per_column = 1.0f / static_cast<float>(columns);
-  float pivot[kRows];
-  float sums[2 * kRows];  // of differences to it, and of their squares
-  const auto sum_around_pivots = [&] {
+    if constexpr (!kInWords) load_parameters();
+    if constexpr (kHasResidual) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      sums[2 * r] = sums[2 * r + 1] = 0;
+      for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int k = 0; k < kVecs; ++k) {
-        if (!has(k)) continue;
-#pragma unroll
-        for (int i = 0; i < kVecSize; ++i) {
-          const float difference = element(x[r][k], i) - pivot[r];
-          sums[2 * r] += difference;
-          sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
+        for (int k = 0; k < kVecs; ++k) {
+          x[r][k] = sum_of(x[r][k], residual[r][k]);
+          if (has(k) && row(r) < rows) store_vec_streaming(p.sum + at(r, k), x[r][k]);
         }
       }
     }
-    reduce_lanes(sums, kLanes, Add());
-  };
-  // Around an element of the row, see PivotedMoments: the last of the first vector.
+
+    const float per_column = 1.0f / static_cast<float>(columns);
+    float pivot[kRows];
+    float sums[2 * kRows];  // of differences to it, and of their squares
+    const auto sum_around_pivots = [&] {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], kVecSize - 1), 0, kLanes);
-    if constexpr (kInWords) {
-      const Vec<T, 2> pair = to_vec<T>({pivot[r], pivot[r]});  // exact
+      for (int r = 0; r < kRows; ++r) {
+        sums[2 * r] = sums[2 * r + 1] = 0;
 #pragma unroll
-      for (int k = 0; k < kVecs; ++k) keep_columns(x[r][k], column(k), columns, pair.word[0]);
-    }
-  }
-  sum_around_pivots();
-  if constexpr (kHasSecondPass<Held<decltype(Norm::x)>>) {
+        for (int k = 0; k < kVecs; ++k) {
+          if (!has(k)) continue;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) pivot[r] = fmaf(sums[2 * r], per_column, pivot[r]);
-    sum_around_pivots();
-  }
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    if (row(r) >= rows) return;
-    const PivotedMoments moments =
-        pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
-    if (lane == 0 && p.mean != nullptr) {
-      p.mean[row(r)] = pivot[r] + moments.rest;
-      p.rstd[row(r)] = moments.rstd;
-    }
-    const float shift = moments.shift();
-#pragma unroll
-    for (int k = 0; k < kVecs; ++k) {
-      if (!has(k)) continue;
-      float y[kVecSize];
-#pragma unroll
-      for (int i = 0; i < kVecSize; ++i) {
-        const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
-        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+          for (int i = 0; i < kVecSize; ++i) {
+            const float difference = element(x[r][k], i) - pivot[r];
+            sums[2 * r] += difference;
+            sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
+          }
+        }
       }
-      const auto write = [](auto* to, const auto& vec) { store_vec_streaming(to, vec); };
-      put_columns<kInWords>(p.y, place(r, k), columns, y, write);
+      reduce_lanes(sums, kLanes, Add());
+    };
+    // Around an element of the row, see PivotedMoments: the last of the first vector.
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      pivot[r] = __shfl_sync(kFullWarp, element(x[r][0], kVecSize - 1), 0, kLanes);
+      if constexpr (kInWords) {
+        const Vec<T, 2> pair = to_vec<T>({pivot[r], pivot[r]});  // exact
+#pragma unroll
+        for (int k = 0; k < kVecs; ++k) keep_columns(x[r][k], column(k), columns, pair.word[0]);
+      }
     }
-  }
+    sum_around_pivots();
+    if constexpr (kHasSecondPass<Held<decltype(Norm::x)>>) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) pivot[r] = fmaf(sums[2 * r], per_column, pivot[r]);
+      sum_around_pivots();
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (row(r) >= rows) break;
+      const PivotedMoments moments =
+          pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+      if (lane == 0 && p.mean != nullptr) {
+        p.mean[row(r)] = pivot[r] + moments.rest;
+        p.rstd[row(r)] = moments.rstd;
+      }
+      const float shift = moments.shift();
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        if (!has(k)) continue;
+        float y[kVecSize];
+#pragma unroll
+        for (int i = 0; i < kVecSize; ++i) {
+          const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
+          y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
+        }
+        const auto write = [](auto* to, const auto& vec) { store_vec_streaming(to, vec); };
+        put_columns<kInWords>(p.y, place(r, k), columns, y, write);
+      }
+    }
+    const int64_t step = static_cast<int64_t>(gridDim.x) * (kTeams * kRows);
+    block_row += step;
+    first_row += step;
+  } while (kInWords && block_row < rows);
 }
 
 template <RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
 void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
                             int64_t columns) {
-  launch_kernel(context.stream,
-                layernorm_fwd_warp_per_row_kernel<Norm, kForm, kLanes, kVecs, kRows, kThreads>,
-                {blocks_for(rows, kThreads / kLanes * kRows), kThreads}, p, rows,
+  auto* const kernel =
+      &layernorm_fwd_warp_per_row_kernel<Norm, kForm, kLanes, kVecs, kRows, kThreads>;
+  const int64_t most =
+      kForm == RowForm::kInWords ? resident_blocks(kernel, kThreads) * context.sm_count : INT32_MAX;
+  launch_kernel(context.stream, kernel,
+                {blocks_for(rows, kThreads / kLanes * kRows, most), kThreads}, p, rows,
                 static_cast<int>(columns));
 }
 
@@ -165,16 +178,19 @@ void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p
   } else if (vecs <= 8) {
     launch_layernorm_lanes<kForm, 8, 1, 2, 128>(context, p, rows, columns);
   } else if (vecs <= 16) {
-    launch_layernorm_lanes<kForm, 8, 2, kInWords ? 2 : 1, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 8, 2, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 32) {
-    launch_layernorm_lanes<kForm, 16, 2, kInWords ? 2 : 1, 128>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 16, 2, 1, 128>(context, p, rows, columns);
+  } else if (kInWords && vecs <= 48) {
+    launch_layernorm_lanes<kForm, 16, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 64) {
-    launch_layernorm_lanes<kForm, 32, 2, kInWords ? 2 : 1, kInWords ? 256 : 128>(context, p, rows,
-                                                                                 columns);
+    launch_layernorm_lanes<kForm, 32, 2, 1, kInWords ? 256 : 128>(context, p, rows, columns);
+  } else if (kInWords && vecs <= 80) {
+    launch_layernorm_lanes<kForm, 16, 5, 1, 128>(context, p, rows, columns);
   } else if (kInWords && vecs <= 96) {
-    launch_layernorm_lanes<kForm, 32, 3, 2, 256>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 32, 3, 1, 256>(context, p, rows, columns);
   } else {
-    launch_layernorm_lanes<kForm, 32, 4, 1, 64>(context, p, rows, columns);
+    launch_layernorm_lanes<kForm, 32, 4, 1, kInWords ? 256 : 64>(context, p, rows, columns);
   }
 }
 
