@@ -65,9 +65,9 @@ TEST_F(GemmPlanFile, GivesBackEveryBitOfWhatWasSaved) {
 
 TEST_F(GemmPlanFile, IsLeftOutWhenItIsOfAnotherGpuOrLibrary) {
   save_tuned_gemms(path, {.device = "NVIDIA H100", .library = kHere.library}, some_plans());
-  expect_left_out("not of NVIDIA H200, 132 SMs, cublasLt 130100");
+  expect_left_out("not for NVIDIA H200, 132 SMs, cublasLt 130100");
   save_tuned_gemms(path, {.device = kHere.device, .library = "cublasLt 130000"}, some_plans());
-  expect_left_out("not of NVIDIA H200, 132 SMs, cublasLt 130100");
+  expect_left_out("not for NVIDIA H200, 132 SMs, cublasLt 130100");
 }
 
 TEST_F(GemmPlanFile, IsLeftOutWhenItIsMissingOrOfAnotherFormat) {

@@ -126,7 +126,8 @@ TEST(ReadSource, WrongRecordsOfJsonAreNamedWithTheirLine) {
   EXPECT_THAT(refusal("t.json", "{\n  \"text\": \"a\"\n}\n"),
               AllOf(HasSubstr("line 1: not a JSON object"), HasSubstr("jq -c")));
   EXPECT_THAT(refusal("t.jsonl", good + "[\"a\"]"), HasSubstr("line 2: is array"));
-  EXPECT_THAT(refusal("t.jsonl", "{\"text\": \"a\\u0000\"}"), HasSubstr("line 1: a zero byte"));
+  EXPECT_THAT(refusal("t.jsonl", "{\"text\": \"a\\u0000\"}"),
+              HasSubstr("line 1: found a zero byte"));
   EXPECT_THAT(refusal("t.jsonl", good + "{\"text\": \"\xe9\"}\n"),
               HasSubstr("line 2, byte 11: not valid UTF-8"));
 }

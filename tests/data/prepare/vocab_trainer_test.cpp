@@ -116,8 +116,9 @@ TEST(TrainWordpiecesTest, JoinsTheMostFrequentNeighbours) {
   const std::vector<WordCount> words{{"hug", 10}, {"pug", 5}, {"pun", 12}, {"bun", 4}, {"hugs", 5}};
   // 128 wordpieces: 9 special and unused ones, 7 characters, and few merges.
   // h p b ##u ##g ##n ##s; ##ug ##un hug pun pug hugs bun
-  EXPECT_THAT(error_of([&] { train_wordpieces(words, 128, [](int64_t) {}); }),
-              HasSubstr(concat("gives ", 9 + 7 + 7, " wordpieces, want 128; give more text")));
+  EXPECT_THAT(
+      error_of([&] { train_wordpieces(words, 128, [](int64_t) {}); }),
+      HasSubstr(concat("yields only ", 9 + 7 + 7, " wordpieces, want 128; give more text")));
 }
 
 TEST(TrainWordpiecesTest, WordsOfLateCharactersAreJoinedToo) {
@@ -131,7 +132,7 @@ TEST(TrainWordpiecesTest, WordsOfLateCharactersAreJoinedToo) {
   // 400 wordpieces: 18 special and unused ones; 192 ideographs, ##x, k, ##q and z; 108 words with
   // ##x, and kq.
   EXPECT_THAT(error_of([&] { train_wordpieces(words, 400, [](int64_t) {}); }),
-              HasSubstr(concat("gives ", 18 + 192 + 4 + 108 + 1, " wordpieces, want 400")));
+              HasSubstr(concat("yields only ", 18 + 192 + 4 + 108 + 1, " wordpieces, want 400")));
 }
 
 // chinese_vocab.txt is what Hugging Face's tokenizers trains: tests/golden/make_chinese_golden.py.

@@ -45,8 +45,9 @@ TEST(CommandLine, VersionNamesHashBackendsAndLibraries) {
   const Ran ran = run_line("--version");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(run_line("-V").out, ran.out);
-  EXPECT_THAT(ran.out,
-              MatchesRegex("bertha [0-9.]+ \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
+  EXPECT_THAT(
+      ran.out,
+      MatchesRegex("bertha [0-9.]+(-dev)? \\(([0-9a-f]+\\+?|unknown)\\)\nbackends: cpu(.|\n)*"));
   for (const std::string library : {"Open MPI", "HDF5", "OpenBLAS", "yaml-cpp", "CLI11"}) {
     EXPECT_THAT(ran.out, ContainsRegex("\n" + library + " [0-9]+\\."));
   }

@@ -207,11 +207,12 @@ TEST(CheckConfig, OnlyWsdHasADecayOfItsOwn) {
 }
 
 TEST(CheckConfig, ReportsAllContradictionsAtOnce) {
-  EXPECT_EQ(contradiction({"model.heads=3", "train.global_batch_seqs=9"}, 2),
-            "2 contradictions in the configuration:\n"
-            "  model.heads = 3 does not divide model.hidden = 1024; choose a divisor of it\n"
-            "  train.global_batch_seqs = 9 is not divisible by 2 ranks x "
-            "train.accumulation_steps = 1 (2); choose 10");
+  EXPECT_EQ(
+      contradiction({"model.heads=3", "train.global_batch_seqs=9"}, 2),
+      "2 contradictions in the configuration:\n"
+      "  model.heads = 3 does not divide model.hidden = 1024; choose a divisor of model.hidden\n"
+      "  train.global_batch_seqs = 9 is not divisible by 2 ranks x "
+      "train.accumulation_steps = 1 (2); choose 10");
 }
 
 TEST(ShippedConfigs, AllLoadAndFitTheirRanks) {

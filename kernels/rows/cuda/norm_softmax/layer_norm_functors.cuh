@@ -25,7 +25,7 @@ namespace bertha {
 //     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192), in clusters from 33,793 on
 //     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
 //   backward, the same rows, from matrices
-//     layernorm_bwd_ring.cuh            16 bits, up to 1,017 columns; aligned ones below 256
+//     layernorm_bwd_ring.cuh            16 bits, 113 to 1,017 columns; aligned ones below 256
 //     layernorm_bwd_team.cuh            16 bits, aligned, from 256
 //     layernorm_bwd_stream.cuh          from 1,018; aligned ones from 4,096 (f32: 4,104)
 //   all else
@@ -153,8 +153,9 @@ void layer_norm_gradient_rows(CudaContext& context,
           }
         }
         if constexpr (kInWords) {
+          constexpr int64_t kMostFewColumns = 112;  // single elements in registers are faster
           const int64_t reach = columns + kMostLead;
-          if (has_words && reach <= kMostRingColumns) {
+          if (has_words && columns > kMostFewColumns && reach <= kMostRingColumns) {
             return launch_layernorm_bwd_ring(context, norm, rows, columns, take);
           }
           if (has_words && is_streamed<T>(context, reach, kMostRingColumns)) {

@@ -66,17 +66,31 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   if (most_elements == kVecSize) {
     return launch_softmax_vectors<false>(context, operation, rows, columns);
   }
+  const bool is_narrow = is_odd && columns > 16 && columns <= 288;
   if (most_elements >= 4 && columns <= 512) {
     launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
-  } else if constexpr (Operation::kInWords) {
-    return columns >= kVecSize && share_words(operation.matrix(0), operation.store.matrix) &&
-           share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix) &&
-           launch_softmax_vectors<true>(context, operation, rows, columns);
-  } else if (is_odd && columns > 16 && columns <= 160) {
+    return true;
+  }
+  if constexpr (Operation::kInWords) {
+    if (!is_narrow) {
+      if (columns < kVecSize || !share_words(operation.matrix(0), operation.store.matrix) ||
+          !share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix)) {
+        return false;
+      }
+      constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 544;
+      if (columns <= kMostInRegisters || columns > 8192 || context.kernels != KernelSet::kSm90a ||
+          drops(operation)) {
+        return launch_softmax_vectors<true>(context, operation, rows, columns);
+      }
+      launch_tma_row<64, 16>(context, operation, rows, columns);
+      return true;
+    }
+  }
+  if (is_narrow && columns <= 160) {
     launch_warp_per_row<8, 1, 5, 256>(context, operation, rows, columns);
-  } else if (is_odd && columns > 160 && columns <= 288) {
+  } else if (is_narrow) {
     launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
-  } else if (columns > 256 && columns <= 544) {
+  } else if (!Operation::kInWords && columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
   } else {
     return false;
