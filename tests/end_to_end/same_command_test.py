@@ -73,7 +73,7 @@ class SameCommand(EndToEnd):
         place = self.new_folder("cwd")
         self.start(place, train__max_steps=3)
         done = self.start(place, train__max_steps=3)
-        for words in ("ended at step 3 before", "--output-dir", "log.run_name", "--resume never"):
+        for words in ("already ended at step 3", "--output-dir", "log.run_name", "--resume never"):
             self.assertIn(words, done.err)
         self.assertEqual(len(records(place / "runs" / "bert", "step")), 3)
         self.start(place, "--resume", "never", train__max_steps=2)

@@ -72,7 +72,7 @@ class Weights(EndToEnd):
         done = must("checkpoint", "convert", GOLDEN / "tf" / "saver.ckpt-7", "--output", output,
                     "--model-config", self.stated / "bert_config.json",
                     "--vocab", self.stated / "vocab.txt")
-        self.assertIn("GELU by tanh", done.err)
+        self.assertIn("its GELU means the tanh form", done.err)
         return output
 
     def fill(self, path, *more):
