@@ -23,6 +23,15 @@ bool drops(const Operation& operation) {
   }
 }
 
+/// Whether rows of a plain operation can be copied in bulk, in the 16-byte words around them.
+template <class Operation>
+bool has_bulk_rows(const CudaContext& context, const Operation& operation, int64_t columns) {
+  return context.kernels == KernelSet::kSm90a && !drops(operation) &&
+         tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context) &&
+         share_words(operation.matrix(0), operation.store.matrix) &&
+         share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix);
+}
+
 /// Runs an operation in vectors of 8 columns, if there is a kernel for the width.
 template <bool kInWords, class Operation>
 bool launch_softmax_vectors(const CudaContext& context, const Operation& operation, int64_t rows,
@@ -78,8 +87,8 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
         return false;
       }
       constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 544;
-      if (columns <= kMostInRegisters || columns > 8192 || context.kernels != KernelSet::kSm90a ||
-          drops(operation)) {
+      if (columns <= kMostInRegisters || columns > 8192 ||
+          !has_bulk_rows(context, operation, columns)) {
         return launch_softmax_vectors<true>(context, operation, rows, columns);
       }
       launch_tma_row<64, 16>(context, operation, rows, columns);
@@ -92,6 +101,13 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
     launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
   } else if (!Operation::kInWords && columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
+  } else if constexpr (kIsPlainRow<Operation> && !Operation::kInWords) {
+    if (columns <= 544 || !has_bulk_rows(context, operation, columns)) return false;
+    if (columns <= 8192) {
+      launch_tma_row<64, 16>(context, operation, rows, columns);
+    } else {
+      launch_tma_row<512, 2>(context, operation, rows, columns);
+    }
   } else {
     return false;
   }

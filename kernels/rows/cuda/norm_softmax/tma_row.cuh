@@ -20,8 +20,8 @@ namespace bertha {
 // offsets cost a fifth of the time. Operations are as in block_per_row.cuh, with TmaRow as the row.
 //
 // Widths: from 8,193 columns, as long as shared memory holds a row; rows that begin anywhere in
-// blocks of 64 threads, forward from 1,281 and backward from 545 on. Registers take 23 % longer
-// forward at 16,384, 33 % at 30,522, 30 % at 8,191; backward up to 8 % at 777 and 1,001.
+// blocks of 64 threads, forward from 1,281 (f32: 545) and backward from 545. Registers take 23 %
+// longer forward at 16,384, 33 % at 30,522, 30 % at 8,191; backward up to 8 % at 777 and 1,001.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
