@@ -130,13 +130,16 @@ void check_nothing_foreign(const std::string& output_dir,
 
 void check_same_facts(const std::string& manifest_path, const DataFacts& found,
                       const DataFacts& wanted) {
+  constexpr int kMaxListed = 3;  // every text may differ
   std::string differences;
+  int listed = 0;
   for (const auto& [name, value] : wanted) {
     const auto other = found.find(name);
     const std::string other_value = other == found.end() ? "(nothing)" : other->second;
     if (other_value == value) continue;
     differences += concat(differences.empty() ? "" : ", and with ", option_of(name), " = ",
                           other_value, ", but it is now ", value);
+    if (++listed == kMaxListed) break;
   }
   if (differences.empty()) return;
   fail(ExitCode::kData, manifest_path, ": the folder contains data prepared with ", differences,

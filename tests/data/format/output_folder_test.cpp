@@ -118,6 +118,11 @@ TEST(OutputFolder, OtherFactsAreNamedAsTheirOptionsAreTyped) {
               HasSubstr("--shards = (nothing), but it is now 4"));
   EXPECT_THAT(complaint({{"SHA-256 of text file 1", "a"}}, {{"SHA-256 of text file 1", "b"}}),
               HasSubstr("prepared with SHA-256 of text file 1 = a"));
+  EXPECT_THAT(
+      complaint({{"a", "1"}, {"b", "1"}, {"c", "1"}, {"d", "1"}},
+                {{"a", "2"}, {"b", "1"}, {"c", "2"}, {"d", "2"}, {"e", "2"}}),
+      AllOf(HasSubstr("a = 1, but it is now 2, and with c = 1, but it is now 2, and with d = 1"),
+            Not(HasSubstr("e = "))));
 }
 
 }  // namespace
