@@ -47,7 +47,7 @@ struct RankStatus {
   int64_t step = 0;
   RunPhase phase = RunPhase::kStart;
   // Number of phases begun, and collective calls entered and left, by the training thread. All
-  // ranks make the same ones in the same order: a rank with a smaller number is behind.
+  // ranks make the same ones in the same order: a rank with a smaller number has done less.
   int64_t moves = 0;
   int64_t call_moves = 0;                       // calls among `moves`: odd = within a call
   CollectiveCall call = CollectiveCall::kNone;  // the last one entered

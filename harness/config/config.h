@@ -23,7 +23,7 @@ struct ModelConfig {
   double attention_dropout = 0.1;
   double init_stddev = 0.02;
   double layer_norm_epsilon = 1e-12;
-  GeluForm gelu = GeluForm::kTanh;  // tanh: the benchmark's; erf: that of most Hugging Face models
+  GeluForm gelu = GeluForm::kTanh;       // tanh: the benchmark's; erf: most Hugging Face models'
   bool padded_vocab_in_softmax = false;  // the published codes include the padding columns
 };
 

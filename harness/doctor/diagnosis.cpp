@@ -42,7 +42,7 @@ std::string names_of(const Ranks& ranks) {
   return "ranks " + rank_list(numbers);
 }
 
-/// The most frequent value; among equally frequent ones, that of the lowest rank.
+/// The most frequent value; among equally frequent ones, the lowest rank's.
 template <class Value>
 Value most_common(std::span<const RankFacts> ranks, Value RankFacts::*value) {
   std::map<Value, int> counts;

@@ -22,7 +22,7 @@ struct Fp8State {
   Fp8Scales inputs() const { return third(0); }     // [4 L]
   Fp8Scales gradients() const { return third(1); }  // [4 L]
   Fp8Scales weights() const { return third(2); }    // [4 L]
-  /// i32 [12 L]: the maxima as integers, whose order is that of the floats.
+  /// i32 [12 L]: the maxima as integers, which have the same order as the floats.
   View maxima() const;
 
  private:

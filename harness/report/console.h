@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-// Rank 0's lines for people: one per log step, with fields aligned below those of the previous line
+// Rank 0's lines for people: one per log step, with fields aligned to the previous line
 // and searchable words.
 
 /// step  120/3,680  mlm loss 4.212  accuracy 0.412  6.27k seq/s  end in 3m31s

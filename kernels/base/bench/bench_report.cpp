@@ -149,8 +149,7 @@ std::string bench_text(const BenchReport& report) {
   }
   text += concat(
       "verify: largest difference from the CPU backend as a share of the tolerance for roundings; "
-      "at "
-      "full size, in the leading rows\nroof: ",
+      "at full size, in the leading rows\nroof: ",
       report.peak_bytes_per_second > 0
           ? fixed_text(report.peak_bytes_per_second / 1e9, 1) + " GB/s, given"
           : "a plain copy of as many bytes",
