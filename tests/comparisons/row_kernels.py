@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares what `bertha_bench_rows` found on a GPU with PyTorch, torch.compile and cuDNN there.
+"""Compares what `bertha_bench_rows` found on a GPU with PyTorch, torch.compile and cuDNN there, and with
+Liger and QuACK if they are installed.
 
     build/release/bertha_bench_rows --dtype fp16 --json rows.json
     cmake --build build/release --target bertha_kernels_c
@@ -19,7 +20,8 @@ times: where memory is the limit, where in it a tensor lies is worth several per
 lie in different places. Without it they are judged by those of `bertha_bench_rows`.
 
 Bars
-  every width       not slower than PyTorch, eager or compiled; 2 % is what two runs differ by
+  every width       not slower than PyTorch, eager or compiled, nor than Liger and QuACK; 2 % is what two
+                    runs differ by
   softmax and LayerNorm from 256 columns on: 85 % of the copy's bandwidth forward, 80 % backward
   LayerNorm forward to 128 columns: 2 times PyTorch
   PReLU             85 % of the copy, 1.5 times PyTorch; at ragged planes (7 x 7) not slower
@@ -33,6 +35,9 @@ import pathlib
 import sys
 
 EQUAL = 1.02
+# As row_peers.py names them, and the titles of their columns.
+PROGRAMS = {"bertha": "beside us", "copy": "copy us", "eager": "eager us", "compiled": "compiled us",
+            "cudnn": "cuDNN us", "liger": "Liger us", "quack": "QuACK us"}
 TITLES = {"softmax_fwd": "Softmax forward", "softmax_bwd": "Softmax backward",
           "layer_norm_fwd": "LayerNorm forward", "layer_norm_bwd": "LayerNorm backward",
           "prelu_fwd": "PReLU forward", "prelu_bwd": "PReLU backward",
@@ -53,7 +58,7 @@ class Row:
         self.bytes, self.us = entry["bytes"], entry["median_us"]
         self.copy_us = self.bytes / entry["roof_per_second"] * 1e6
         found = {program: peers.get((program, self.operation, self.shape), {})
-                 for program in ("bertha", "copy", "eager", "compiled", "cudnn")}
+                 for program in PROGRAMS}
         self.peers = {program: result.get("median_us") for program, result in found.items()}
         self.verified = entry["verified"] and "wrong" not in found["bertha"]
 
@@ -88,6 +93,9 @@ class Row:
 
         if pytorch:
             found.append(("PyTorch", us <= EQUAL * pytorch))
+        for name, peer in (("Liger", self.peers["liger"]), ("QuACK", self.peers["quack"])):
+            if peer:
+                found.append((name, us <= EQUAL * peer))
         forward = self.operation.endswith("_fwd")
         if self.operation.startswith(("softmax", "layer_norm")):
             if width(self.shape) >= 256:
@@ -104,8 +112,8 @@ class Row:
 
 
 def table(rows):
-    lines = ["| shape | us | GB/s | % of copy | beside us | copy us | eager us | compiled us | "
-             "cuDNN us | bars missed |", "|---|---|---|---|---|---|---|---|---|---|"]
+    lines = [f"| shape | us | GB/s | % of copy | {' | '.join(PROGRAMS.values())} | bars missed |",
+             "|---" * (5 + len(PROGRAMS)) + "|"]
     for row in rows:
         cells = [f"{us:.1f}" if us else "" for us in row.peers.values()]
         missed = ", ".join(bar for bar, met in row.judge() if not met)
@@ -141,8 +149,12 @@ def draw(folder, rows, device):
         for axes, part, way in zip(figure.subplots(1, 2, sharey=True), parts, ("forward", "backward")):
             for label, style, us_of in (("copy", "k--", lambda row: row.copy_us),
                                         ("PyTorch", "C1o-", lambda row: row.peers["eager"]),
+                                        ("Liger", "C2^-", lambda row: row.peers["liger"]),
+                                        ("QuACK", "C3s-", lambda row: row.peers["quack"]),
                                         ("Bertha", "C0o-", lambda row: row.us)):
                 there = [row for row in part if us_of(row)]
+                if not there:
+                    continue
                 axes.plot([width(row.shape) for row in there], [row.gbps(us_of(row)) for row in there], style,
                           label=label, gid=f"{label} {way}")
             axes.set(title=way, xlabel="columns", ylabel="useful bytes (GB/s)", xscale="log", ylim=(0, None))

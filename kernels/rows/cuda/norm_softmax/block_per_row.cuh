@@ -1,9 +1,9 @@
 #pragma once
 
 #include "kernels/base/cuda/block_reduce.cuh"
-#include "kernels/base/cuda/cluster.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/rows/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_cluster.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
@@ -20,9 +20,9 @@ namespace bertha {
 //   padding()                  a 32-bit word of elements that changes no result, beyond the row
 //   run(row)                   its passes, in terms of BlockPerRow
 //
-// Widths: from 1,018 columns to 8,192 (LayerNorm forward 16,384), on sm_90a in clusters to 65,536
-// or twice that. Softmax forward with rows in registers of a persistent grid takes 8 to 11 %
-// longer.
+// Widths: from 1,025 columns to 8,192 (LayerNorm forward 16,384), on sm_90a in clusters to 131,072
+// (LayerNorm forward, and softmax that drops). Softmax forward with rows in registers of a
+// persistent grid takes 8 to 11 % longer.
 //
 // Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
@@ -92,8 +92,6 @@ class HeldVecs {
   Vec<T, N> own_[kInputs][kVecs];
 };
 
-inline constexpr int kMostRowCluster = 8;
-
 /// A row of at most kThreads * 8 * kVecCount columns, times the blocks of the cluster.
 template <class Operation, int kVecCount, int kThreads, bool kInWords, bool kInCluster>
 class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount, kInWords> {
@@ -109,33 +107,25 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount, kInWords> {
   static constexpr int kMostWarps = kThreads / kWarpThreads;
   struct Exchange {
     WarpExchange<float, 2, kMostWarps> warps;
-    float2 blocks[2][kMostRowCluster];
-    uint64_t full[2];
+    RowCluster cluster;
   };
 
   __device__ BlockPerRow(const Operation& operation, int cluster, int columns, Exchange& exchange)
       : operation_(operation),
-        cluster_(kHasCluster ? cluster : 1),
-        row_(static_cast<int>(blockIdx.x) / cluster_),
+        blocks_(kHasCluster ? cluster : 1),
+        row_(static_cast<int>(blockIdx.x) / blocks_),
         at_(row_ * columns),
         columns_(columns),
         exchange_(exchange) {
     if constexpr (kHasCluster) {
-      if (threadIdx.x == 0) {
-        for (const uint64_t& full : exchange.full) {
-          mbarrier_init(shared_address(&full), 1);
-          mbarrier_arrive_expect_tx(shared_address(&full), cluster_ * int{sizeof(float2)});
-        }
-        fence_mbarrier_init();
-      }
-      asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+      exchange.cluster.begin(blocks_);
       first_ = rank() * static_cast<int>(blockDim.x) * (kVecs * kVecSize);
     }
     if constexpr (kInWords) first_ -= lead_of(operation.matrix(0) + at_);
     this->hold_vecs(
-        operation, gridDim.x / cluster_, columns, [&](int p) { return has(p); },
+        operation, gridDim.x / blocks_, columns, [&](int p) { return has(p); },
         [&](int p) { return place_of(p); });
-    if constexpr (kHasCluster) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    if constexpr (kHasCluster) RowCluster::wait_for_all();
   }
 
   /// Adds the row of another matrix to the first input, rounded.
@@ -204,49 +194,28 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount, kInWords> {
     exchange_warps(own, part, exchange_.warps, 0, static_cast<int>(blockDim.x) / kWarpThreads,
                    [] { __syncthreads(); });
   }
-  /// The same with the other blocks of the cluster: reads the values of block lane % 8 into `part`.
+  /// The same with the other blocks of the cluster.
   template <int K>
-  __device__ __forceinline__ void exchange_blocks(const float (&own)[K], float (&part)[K],
-                                                  int turn = 0) const {
-    static_assert(K <= 2);
-    const int thread = static_cast<int>(threadIdx.x);
-    const uint32_t full = shared_address(&exchange_.full[turn]);
-    if (thread < cluster_) {
-      const uint32_t to = shared_address(&exchange_.blocks[turn][rank()]);
-      store_async(address_in_rank(to, thread), make_float2(own[0], own[K - 1]),
-                  address_in_rank(full, thread));
-    }
-    mbarrier_wait(full, 0);
-    if (thread % kMostRowCluster >= cluster_) return;
-    const float2 parts = exchange_.blocks[turn][thread % kMostRowCluster];
-    part[0] = parts.x;
-    part[K - 1] = parts.y;
+  __device__ __forceinline__ void exchange_blocks(const float (&own)[K], float (&part)[K]) const {
+    exchange_.cluster.exchange(own, part, blocks_);
   }
   template <int K, class Combine>
   __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine,
                                          int turn = 0) const {
     block_reduce(values, combine, exchange_.warps, turn);
-    if constexpr (kHasCluster) {
-      float part[K];
-#pragma unroll
-      for (int k = 0; k < K; ++k) part[k] = Combine::template identity<float>();
-      exchange_blocks(values, part, turn);
-#pragma unroll
-      for (int k = 0; k < K; ++k) values[k] = part[k];
-      reduce_lanes(values, kMostRowCluster, combine);
-    }
+    if constexpr (kHasCluster) exchange_.cluster.reduce(values, combine, blocks_, turn);
   }
 
  private:
   __device__ __forceinline__ int rank() const {
-    return kHasCluster ? static_cast<int>(blockIdx.x) % cluster_ : 0;
+    return kHasCluster ? static_cast<int>(blockIdx.x) % blocks_ : 0;
   }
   __device__ __forceinline__ RowPlace place_of(int p) const {
     return {row_, column_of(p), at_ + column_of(p)};
   }
 
   const Operation& operation_;
-  int cluster_;  // blocks of a row
+  int blocks_;  // of the row
   int64_t row_;
   int64_t at_;
   int columns_;

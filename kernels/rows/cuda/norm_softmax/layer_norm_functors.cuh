@@ -21,8 +21,8 @@ namespace bertha {
 //
 //   forward, in vectors of 8 columns: rows of a multiple of 8 columns at 16-byte aligned addresses,
 //   and of matrices of 16 bits any width and address (row_words.cuh)
-//     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns
-//     layernorm_fwd_block_per_row.cuh   up to 16,384 (f32: 8,192), in clusters from 33,793 on
+//     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns; 1,273 that begin anywhere
+//     layernorm_fwd_block_per_row.cuh   aligned up to 16,384 (f32: 8,192), in clusters from 33,793
 //     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
 //   backward, the same rows, from matrices
 //     layernorm_bwd_ring.cuh            16 bits, 113 to 1,017 columns; aligned ones below 256
@@ -38,13 +38,14 @@ bool run_vector_forward(CudaContext& context, const NormForward<Load, Store, Par
                         int64_t rows, int64_t columns) {
   const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
   const bool has_clusters = context.kernels == KernelSet::kSm90a;
-  if (reach <= kMostWarpRowColumns) {
+  if (reach <= kMostWarpRowColumns<kForm>) {
     launch_layernorm_fwd_warp_per_row<kForm>(context, norm, rows, columns);
     return true;
   }
   if constexpr (kHasMatrix<Load> && sizeof(typename Load::Element) == 2 &&
                 kForm != RowForm::kResidual) {
-    if (has_clusters && reach > 16'384 && reach <= kMostPersistentColumns) {
+    constexpr int64_t kMostInBlock = kForm == RowForm::kInWords ? 0 : 16'384;
+    if (has_clusters && reach > kMostInBlock && reach <= kMostPersistentColumns) {
       launch_layernorm_fwd_persistent<kForm>(context, norm, rows, columns);
       return true;
     }

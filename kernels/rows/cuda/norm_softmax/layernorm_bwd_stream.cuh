@@ -31,10 +31,12 @@ namespace bertha {
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
+inline constexpr int kMostStreamThreads =
+    288;  // where fewer blocks have a row then; less registers
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamBytes = 227 * 1024;  // of an SM
 
-/// Columns of a thread, and of a block.
+/// Columns of a thread, and of a block of kStreamThreads.
 template <class T>
 inline constexpr int kStreamElements = sizeof(T) == 2 ? 32 : 16;
 template <class T>
@@ -65,13 +67,13 @@ struct StreamPlan {
 /// The warps' sums; four turns, so that none is overwritten while it is read.
 struct StreamExchange {
   static constexpr int kTurns = 4;
-  float2 parts[kTurns][kMostStreamCluster * kStreamThreads / kWarpThreads];
+  float2 parts[kTurns][kMostStreamCluster * kMostStreamThreads / kWarpThreads];
   uint64_t full[kStreamStages];
   uint64_t reduced[kTurns];
 };
 
-template <class Norm, bool kInWords, bool kClusters>
-__global__ void __launch_bounds__(kStreamThreads, 1)
+template <class Norm, bool kInWords, bool kClusters, int kThreads>
+__global__ void __launch_bounds__(kThreads, 1)
     layernorm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
                                 StreamPlan plan) {
 #if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
@@ -310,21 +312,31 @@ __global__ void __launch_bounds__(kStreamThreads, 1)
 
 /// There is at least one row, and columns are is_streamed. take_partial(teams) allocates as many
 /// partial sums.
-template <bool kInWords, class Norm, class TakePartial>
+template <bool kInWords, int kThreads = kStreamThreads, class Norm, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
                                  const TakePartial& take_partial) {
   using T = typename Norm::Element;
   const int64_t reach = columns + (kInWords ? kMostLead : 0);
-  int cluster = 1;
-  while (reach > int64_t{cluster} * kMostStreamPart<T>) cluster *= 2;
-  auto* const kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, kInWords, false>
-                                    : &layernorm_bwd_stream_kernel<Norm, kInWords, true>;
+  const auto blocks_of_row = [&](int64_t threads) {
+    int64_t blocks = 1;
+    while (reach > blocks * threads * kStreamElements<T>) blocks *= 2;
+    return static_cast<int>(blocks);
+  };
+  const int cluster = blocks_of_row(kThreads);
+  if constexpr (kInWords && kThreads < kMostStreamThreads) {
+    if (blocks_of_row(kMostStreamThreads) < cluster) {
+      return launch_layernorm_bwd_stream<true, kMostStreamThreads>(context, p, rows, columns,
+                                                                   take_partial);
+    }
+  }
+  auto* const kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, kInWords, false, kThreads>
+                                    : &layernorm_bwd_stream_kernel<Norm, kInWords, true, kThreads>;
   const int64_t vecs = (reach + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),
                   .stages = kStreamStages};
   const unsigned threads = kWarpThreads * blocks_for(plan.part, kStreamElements<T> * kWarpThreads,
-                                                     kStreamThreads / kWarpThreads);
+                                                     kThreads / kWarpThreads);
   const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
   for (int64_t blocks = resident_blocks(kernel, threads);; --blocks) {
     const int64_t of_block = kMostStreamBytes / blocks - 1024 - int64_t{sizeof(StreamExchange)};

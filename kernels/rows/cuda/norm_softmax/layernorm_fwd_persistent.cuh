@@ -9,27 +9,27 @@
 
 namespace bertha {
 
-// LayerNorm forward of rows of 16 bits from 16,378 to 33,792 columns: a multiple of 8 at 16-byte
-// aligned addresses, or matrices that begin anywhere (row_words.cuh). Rows of a block lie a
-// multiple of 8 apart then.
+// LayerNorm forward of rows of 16 bits up to 33,792 columns: from 16,385 on a multiple of 8 at
+// 16-byte aligned addresses, or from 1,274 on matrices that begin anywhere (row_words.cuh). Rows of
+// a block lie a multiple of 8 apart then.
 //
-// A persistent grid, so that gamma and beta stay in registers: read again for every row they would
-// come from L2. At 32,768 columns one-shot blocks with bulk copies take 14 % longer, generic rows
-// more than twice as long. A producer warp fills a ring of
-// shared memory with rows by bulk copies, two rows ahead, and writes the results, which replace x
-// in the ring, by bulk stores. Blocks take the next row from a counter, because not all SMs are
-// equally fast at memory: with as many rows each, the first ends long before the last.
+// A persistent grid, so that gamma and beta stay in registers, moved to the columns of the words
+// once: read again for every wide row they would come from L2. At 32,768 columns one-shot blocks
+// with bulk copies take 14 % longer, generic rows more than twice as long. A producer warp fills a
+// ring of shared memory with rows by bulk copies, two rows ahead, and writes the results, which
+// replace x in the ring, by bulk stores. Blocks take the next row from a counter, because not all
+// SMs are equally fast at memory: with as many rows each, the first ends long before the last.
 //
 // Loads have a matrix; their `values` are applied in both passes over the ring. Results of 16 bits
 // go to a matrix by way of the ring; others, and results of a Store, are stored by the threads. f32
-// parameters do not fit into the registers and are read for every row.
+// parameters of more than 16,896 columns do not fit into the registers and are read for every row.
 //
 // Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes,
 // and x 30,522 bf16 1,488 us, also 95 %
 // (kernels/rows/measured/rows.md).
 
 inline constexpr int kPersistentThreads = 352;  // of the consumers
-inline constexpr int kPersistentVecs = 12;      // of a thread
+inline constexpr int kPersistentVecs = 12;      // of a thread, or half as many
 inline constexpr int kPersistentStages = 3;
 inline constexpr int64_t kMostPersistentColumns =
     int64_t{kPersistentThreads} * kPersistentVecs * kVecSize;
@@ -42,7 +42,7 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
 }
 
 /// taken [period]: rows after the first ones, by the place in a word at which they begin; zero.
-template <class Norm, RowForm kForm>
+template <class Norm, RowForm kForm, int kVecs>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
     layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns, int period,
                                     uint32_t* taken) {
@@ -51,10 +51,9 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
   constexpr bool kInWords = kForm == RowForm::kInWords;
   constexpr bool kStoresInBulk = requires { requires sizeof(*p.y.matrix) == 2; };
-  constexpr bool kHoldsParameters = sizeof(Parameter) == 2;
+  constexpr bool kHoldsParameters = sizeof(Parameter) * kVecs <= 2 * kPersistentVecs;
   constexpr int kStages = kPersistentStages;
-  constexpr int kVecs = kPersistentVecs;
-  constexpr int kSure = kVecs * 2 / 3;  // vectors that a thread has at any width
+  constexpr int kSure = kVecs < kPersistentVecs ? 3 : 8;  // vectors that a thread has at any width
   extern __shared__ __align__(kCopyLineBytes) uint4 ring[];
   __shared__ uint64_t full_barriers[kStages];
   __shared__ uint64_t done_barriers[kStages];
@@ -226,17 +225,15 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 #endif
 }
 
-/// There is at least one row; columns are a multiple of 8 or, in words, any, above 16,376, at most
-/// kMostPersistentColumns with the lead.
-template <RowForm kForm, class Norm>
-void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
-                                     int64_t columns) {
-  const auto kernel = &layernorm_fwd_persistent_kernel<Norm, kForm>;
+template <RowForm kForm, int kVecs, class Norm>
+void launch_layernorm_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                 int64_t columns) {
+  const auto kernel = &layernorm_fwd_persistent_kernel<Norm, kForm, kVecs>;
   const int64_t period = kForm == RowForm::kInWords ? lead_period(columns) : 1;
   const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
   const unsigned threads =
       kWarpThreads *
-      (blocks_for(reach, kPersistentVecs * kVecSize * kWarpThreads, kWarpThreads) + 1);
+      (blocks_for(reach, kVecs * kVecSize * kWarpThreads, kPersistentThreads / kWarpThreads) + 1);
   const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
                         persistent_stage(static_cast<int>(columns));
   const unsigned blocks =
@@ -246,6 +243,19 @@ void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_
   BERTHA_CUDA_CHECK(cudaMemsetAsync(taken, 0, counters, context.stream));
   launch_kernel(context.stream, kernel, {blocks, threads, bytes}, p, rows,
                 static_cast<int>(columns), static_cast<int>(period), taken);
+}
+
+/// There is at least one row; columns are a multiple of 8 above 16,384 or, in words, any above
+/// 1,273, at most kMostPersistentColumns with the lead.
+template <RowForm kForm, class Norm>
+void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                     int64_t columns) {
+  if constexpr (kForm == RowForm::kInWords) {
+    if (columns + kMostLead <= kMostPersistentColumns / 2) {
+      return launch_layernorm_persistent<kForm, kPersistentVecs / 2>(context, p, rows, columns);
+    }
+  }
+  launch_layernorm_persistent<kForm, kPersistentVecs>(context, p, rows, columns);
 }
 
 }  // namespace bertha

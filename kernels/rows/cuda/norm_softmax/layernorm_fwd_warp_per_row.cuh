@@ -9,26 +9,34 @@
 namespace bertha {
 
 // LayerNorm forward, with or without a residual, of rows of a multiple of 8 columns up to 1,024, at
-// 16-byte aligned addresses; without one also of 16-bit matrices that begin anywhere
-// (row_words.cuh). The grid is persistent then, and the rows of a team lie a multiple of 8 apart,
-// so that gamma and beta are moved to the columns of their words once.
+// 16-byte aligned addresses; without one also of 16-bit matrices of up to 1,273 columns that begin
+// anywhere (row_words.cuh).
 //
 // A power of two of lanes shares a row and holds it in registers: one pass over memory, two shuffle
 // reductions at once, no shared memory. The grid is one-shot, so that all that stands between the
 // loads and the stores are shuffles, as in a copy. Loads do not allocate in L1 and stores are
-// evicted first from L2; only both together help.
+// evicted first from L2; only both together help. In words the grid is persistent, and the rows of
+// a team lie a multiple of 8 apart, so that gamma and beta are moved to the columns of their words
+// once; the next row is loaded while one is worked on.
 //
 // A block per row takes twice as long at 256 columns, 24 % longer at 512, 3 % at 768.
 //
-// Bound by memory: 49,152 x 1,024 f16 take 55 us on an H200, 93 % of a copy of as many bytes. Rows
-// in words are not measured with a persistent grid: of 49,152 x 513 bf16 one-shot blocks with one
-// row of a team took 67 us, with two rows 56
-// (kernels/rows/measured/rows.md).
+// Bound by memory: 49,152 x 1,024 f16 take 54 us on an H200, 93 % of a copy of as many bytes; in
+// words x 1,001 take 66 us, 75 % (kernels/rows/measured/rows.md).
 
-inline constexpr int64_t kMostWarpRowColumns = 4 * kVecSize * kWarpThreads;
+template <RowForm kForm>
+inline constexpr int64_t kMostWarpRowColumns =
+    (kForm == RowForm::kInWords ? 5 : 4) * kVecSize* kWarpThreads;
+
+/// Threads of an SM for which registers suffice: gamma and beta take them in words.
+template <RowForm kForm, int kVecs>
+inline constexpr int kWarpRowThreads = kForm != RowForm::kInWords ? 1
+                                       : kVecs <= 2               ? 768
+                                       : kVecs <= 4               ? 512
+                                                                  : 384;
 
 template <class Norm, RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThreads)
     layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
   constexpr bool kHasResidual = kForm == RowForm::kResidual;
   constexpr bool kInWords = kForm == RowForm::kInWords;
@@ -60,7 +68,25 @@ __global__ void __launch_bounds__(kThreads)
       if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
     }
   };
-  if constexpr (kInWords) load_parameters();
+  const int64_t step = static_cast<int64_t>(gridDim.x) * (kTeams * kRows);
+  V ahead[kRows][kVecs];  // in words: of the next turn
+  const auto load_ahead = [&](int64_t beyond) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+      for (int k = 0; k < kVecs; ++k) {
+        ahead[r][k] = {};
+        if (!has(k) || row(r) + beyond >= rows) continue;
+        if constexpr (kInWords) {
+          ahead[r][k] = load_word(p.x.matrix, at(r, k) + beyond * columns, rows * columns);
+        }
+      }
+    }
+  };
+  if constexpr (kInWords) {
+    load_ahead(0);
+    load_parameters();
+  }
   do {
     V x[kRows][kVecs] = {};
     Vec<T, kVecSize> residual[kRows][kHasResidual ? kVecs : 1] = {};
@@ -68,16 +94,20 @@ __global__ void __launch_bounds__(kThreads)
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int k = 0; k < kVecs; ++k) {
-        if (!has(k) || row(r) >= rows) continue;
         if constexpr (kInWords) {
-          x[r][k] = load_word(p.x.matrix, at(r, k), rows * columns);
-        } else {
-          x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
+          x[r][k] = ahead[r][k];
+          continue;
         }
+        if (!has(k) || row(r) >= rows) continue;
+        x[r][k] = hold_no_allocate<kVecSize>(p.x, place(r, k));
         if constexpr (kHasResidual) residual[r][k] = load_vec_no_allocate(p.residual + at(r, k));
       }
     }
-    if constexpr (!kInWords) load_parameters();
+    if constexpr (kInWords) {
+      load_ahead(step);
+    } else {
+      load_parameters();
+    }
     if constexpr (kHasResidual) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -138,6 +168,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < kVecs; ++k) {
         if (!has(k)) continue;
+        if constexpr (kInWords) {  // as numbers they would take registers through all turns
+          keep_packed(x[r][k]);
+          keep_packed(gamma[k]);
+          keep_packed(beta[k]);
+        }
         float y[kVecSize];
 #pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
@@ -148,7 +183,6 @@ __global__ void __launch_bounds__(kThreads)
         put_columns<kInWords>(p.y, place(r, k), columns, y, write);
       }
     }
-    const int64_t step = static_cast<int64_t>(gridDim.x) * (kTeams * kRows);
     block_row += step;
     first_row += step;
   } while (kInWords && block_row < rows);
@@ -166,13 +200,16 @@ void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t r
                 static_cast<int>(columns));
 }
 
-/// There is at least one row, of at most kMostWarpRowColumns columns with the lead; they are a
-/// multiple of 8, or 8 and more in words.
+/// There is at least one row, of at most kMostWarpRowColumns<kForm> columns with the lead; they are
+/// a multiple of 8, or 8 and more in words.
 template <RowForm kForm, class Norm>
 void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
                                        int64_t columns) {
   constexpr bool kInWords = kForm == RowForm::kInWords;
   const int64_t vecs = (columns + (kInWords ? 2 * kMostLead : 0)) / kVecSize;
+  if constexpr (kInWords) {
+    if (vecs > 128) return launch_layernorm_lanes<kForm, 32, 5, 1, 256>(context, p, rows, columns);
+  }
   if (vecs <= 4) {
     launch_layernorm_lanes<kForm, 4, 1, 1, 256>(context, p, rows, columns);
   } else if (vecs <= 8) {
@@ -185,8 +222,6 @@ void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p
     launch_layernorm_lanes<kForm, 16, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 64) {
     launch_layernorm_lanes<kForm, 32, 2, 1, kInWords ? 256 : 128>(context, p, rows, columns);
-  } else if (kInWords && vecs <= 80) {
-    launch_layernorm_lanes<kForm, 16, 5, 1, 128>(context, p, rows, columns);
   } else if (kInWords && vecs <= 96) {
     launch_layernorm_lanes<kForm, 32, 3, 1, 256>(context, p, rows, columns);
   } else {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+
 #include "kernels/base/error.h"
 #include "kernels/base/view.h"
 #include "kernels/rows/cuda/norm_softmax/block_per_row.cuh"
@@ -42,6 +44,12 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
   constexpr int kWideThreads = kHasOne ? 512 : 256;
   constexpr int kWideBlocks = kHasOne ? (kIsPacked ? 2 : 1) : kIsPacked ? 3 : 2;
   const int64_t reach = columns + (kInWords ? kMostLead : 0);
+  if constexpr (kInWords) {
+    if (reach > 1024 && reach <= 1280) {
+      launch_warp_per_row<32, 8, 5, 64, true>(context, operation, rows, columns);
+      return true;
+    }
+  }
   if (reach <= 256) {
     launch_warp_per_row<4, 8, 1, 128, kInWords>(context, operation, rows, columns);
   } else if (reach <= 512) {
@@ -54,9 +62,21 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
     launch_block_per_row<2, 512, kBlocks, kInWords>(context, operation, rows, columns);
   } else if (context.kernels != KernelSet::kSm90a) {
     return false;
-  } else if (tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context) &&
-             !drops(operation)) {
-    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+  } else if (!drops(operation)) {
+    // An SM has two rows, or one of two inputs; else parts of six, or three of two inputs.
+    const int64_t most = most_row_cache_bytes(context);
+    if (tma_row_bytes<Operation>(columns) <= (kHasOne ? most / 2 : most)) {
+      launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+      return true;
+    }
+    constexpr int kParts = kHasOne ? 6 : 3;
+    int blocks = 2;
+    while (blocks < kMostRowCluster && tma_row_bytes<Operation>(columns, blocks) > most / kParts) {
+      blocks *= 2;
+    }
+    if (tma_row_bytes<Operation>(columns, blocks) > most) return false;
+    launch_tma_row<1536 / kParts, kIsPacked ? kParts : 2 * kParts / 3, true>(context, operation,
+                                                                             rows, columns, blocks);
   } else if (reach <= kMostClusterColumns<4, kWideThreads>) {
     launch_block_per_row<4, kWideThreads, kWideBlocks, kInWords, true>(context, operation, rows,
                                                                        columns);
@@ -75,7 +95,10 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   if (most_elements == kVecSize) {
     return launch_softmax_vectors<false>(context, operation, rows, columns);
   }
-  const bool is_narrow = is_odd && columns > 16 && columns <= 288;
+  // Single elements, unless words with a lead fill three quarters of the lanes that they need.
+  const uint64_t reach = columns + kMostLead;
+  const bool is_narrow =
+      is_odd && columns > 16 && columns <= 288 && 4 * reach <= 3 * std::bit_ceil(reach);
   if (most_elements >= 4 && columns <= 512) {
     launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
     return true;
@@ -86,7 +109,7 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
           !share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix)) {
         return false;
       }
-      constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 544;
+      constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 761;
       if (columns <= kMostInRegisters || columns > 8192 ||
           !has_bulk_rows(context, operation, columns)) {
         return launch_softmax_vectors<true>(context, operation, rows, columns);

@@ -4,24 +4,26 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/rows/cuda/norm_softmax/pair_max.cuh"
+#include "kernels/rows/cuda/norm_softmax/row_cluster.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
 
-// One block per row of 16 bits in shared memory, for wide rows at any address; the grid is
-// one-shot. A bulk copy brings the row's whole 16-byte words; the elements before the first word
-// and after the last are loaded one by one, and padded so that only stores need to test for them.
-// Functors take rows of whole words only: the `values` of a Load are applied in each pass, and
-// where it has no matrix the threads fill the shared memory.
+// One block per row of 16 bits in shared memory, or a cluster of up to 8, for wide rows at any
+// address; the grid is one-shot. A bulk copy brings the row's whole 16-byte words; the elements
+// before the first word and after the last are loaded one by one, and padded so that only stores
+// need to test for them. Functors take rows of whole words only: the `values` of a Load are applied
+// in each pass, and where it has no matrix the threads fill the shared memory.
 // With one input, plain operations store their results by a bulk copy too; with two an SM has
 // shared memory for one row only, and stores of the threads are faster.
 //
 // A row has the same offset from a 128-byte line in shared memory as in global memory: other
 // offsets cost a fifth of the time. Operations are as in block_per_row.cuh, with TmaRow as the row.
 //
-// Widths: from 8,193 columns, as long as shared memory holds a row; rows that begin anywhere in
-// blocks of 64 threads, forward from 1,281 (f32: 545) and backward from 545. Registers take 23 %
-// longer forward at 16,384, 33 % at 30,522, 30 % at 8,191; backward up to 8 % at 777 and 1,001.
+// Widths: from 8,193 columns, in clusters where an SM would have one row of one input or none of
+// two; rows that begin anywhere in blocks of 64 threads, forward from 1,281 (f32: 545) and backward
+// from 762. Registers take 23 % longer forward at 16,384, 33 % at 30,522, 30 % at 8,191; backward
+// up to 8 % at 777 and 1,001. One block per row of 65,536 columns takes 21 % longer than a cluster.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
@@ -38,7 +40,15 @@ inline constexpr bool kIsPlainRow = Operation::kIsPlain&& requires(const Operati
   requires std::is_same_v<decltype(operation.store.matrix), typename Operation::Element*>;
 };
 
-template <class Operation, int kThreads>
+/// Columns of each block of a cluster but the last: whole lines.
+__host__ __device__ constexpr int64_t tma_row_part(int64_t columns, int blocks) {
+  if (blocks == 1) return columns;
+  const int64_t reach = columns + kVecSize - 1;
+  return (reach + blocks * kCopyLineElements - 1) / (blocks * kCopyLineElements) *
+         kCopyLineElements;
+}
+
+template <class Operation, int kThreads, bool kInCluster>
 class TmaRow {
  public:
   using T = typename Operation::Element;
@@ -47,25 +57,28 @@ class TmaRow {
   static constexpr int kVecs = 1;  // in registers, at a time
   static constexpr bool kInRegisters = false;
   static constexpr bool kHasOneWarp = false;
-  static constexpr bool kHasCluster = false;
+  static constexpr bool kHasCluster = kInCluster;
   static constexpr int kMostWarps = kThreads / kWarpThreads;
   static constexpr bool kIsPlain = kIsPlainRow<Operation>;
   static constexpr bool kStoresInBulk = kIsPlain && kInputs == 1;
   struct Shared {
     uint64_t loaded;
     WarpExchange<float, 2, kMostWarps> exchange;
+    std::conditional_t<kInCluster, RowCluster, int> cluster;
   };
 
   /// The addresses of all operands differ by multiples of 16 bytes; with functors they are such
   /// multiples, and the columns one of 8.
-  __device__ TmaRow(const Operation& operation, int64_t row, int columns, uint4* cells,
+  __device__ TmaRow(const Operation& operation, int blocks, int columns, uint4* cells,
                     Shared& shared)
       : operation_(operation),
-        slot_(static_cast<int>(tma_row_slot(columns))),
         shared_(shared),
-        row_(row),
+        blocks_(kInCluster ? blocks : 1),
+        row_(static_cast<int>(blockIdx.x) / blocks_),
         thread_(static_cast<int>(threadIdx.x)) {
-    const int64_t at = row * columns;
+    const int64_t at = row_ * columns;
+    const int part = static_cast<int>(tma_row_part(columns, blocks_));
+    slot_ = static_cast<int>(tma_row_slot(part));
     uintptr_t address = 0;
     if constexpr (Operation::kHasMatrices) {
       address = reinterpret_cast<uintptr_t>(operation.matrix(0) + at);
@@ -74,6 +87,13 @@ class TmaRow {
     cells_ = reinterpret_cast<T*>(cells) + address % kCopyLineBytes / 16 * kVecSize;
     at_ = at - first_;
     end_ = first_ + columns;
+    if constexpr (kInCluster) {
+      shared_.cluster.begin(blocks_);
+      column_ = static_cast<int>(blockIdx.x) % blocks_ * part;
+      at_ += column_;
+      first_ = max(first_ - column_, 0);
+      end_ = min(end_ - column_, part);
+    }
     begin_whole_ = (first_ + kVecSize - 1) / kVecSize;
     end_whole_ = end_ / kVecSize;
     if constexpr (!Operation::kHasMatrices) {
@@ -87,6 +107,7 @@ class TmaRow {
     } else {
       copy_row();
     }
+    if constexpr (kInCluster) RowCluster::wait_for_all();
   }
 
   template <class Work>
@@ -134,9 +155,14 @@ class TmaRow {
   __device__ __forceinline__ void exchange(const float (&own)[K], float (&part)[K]) const {
     exchange_warps(own, part, shared_.exchange, 0, kMostWarps, [] { __syncthreads(); });
   }
+  template <int K>
+  __device__ __forceinline__ void exchange_blocks(const float (&own)[K], float (&part)[K]) const {
+    shared_.cluster.exchange(own, part, blocks_);
+  }
   template <int K, class Combine>
   __device__ __forceinline__ void reduce(float (&values)[K], const Combine& combine) const {
     block_reduce(values, combine, shared_.exchange);
+    if constexpr (kInCluster) shared_.cluster.reduce(values, combine, blocks_);
   }
 
   /// After the last pass.
@@ -152,7 +178,9 @@ class TmaRow {
   }
 
  private:
-  __device__ RowPlace place_of(int p) const { return {row_, p * kVecSize, at_ + p * kVecSize}; }
+  __device__ RowPlace place_of(int p) const {
+    return {row_, column_ + p * kVecSize, at_ + p * kVecSize};
+  }
   __device__ bool has(int cell) const { return cell >= first_ && cell < end_; }
   __device__ bool is_whole(int p) const { return p >= begin_whole_ && p < end_whole_; }
   __device__ T* vec(int input, int p) const { return cells_ + input * slot_ + p * kVecSize; }
@@ -209,22 +237,24 @@ class TmaRow {
   T* cells_;    // of the first input; the others' follow
   int slot_;    // cells of an input
   Shared& shared_;
+  int blocks_;  // of the row
   int64_t row_;
   int thread_;
+  int column_ = 0;   // of the first cell
   int first_;        // cell of the row
   int end_;          // past its last cell
   int begin_whole_;  // the first vector of the row that is not partial
   int end_whole_;    // past the last
 };
 
-template <class Operation, int kThreads, int kBlocks>
+template <class Operation, int kThreads, int kBlocks, bool kInCluster>
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    tma_row_kernel(const __grid_constant__ Operation operation, int columns) {
+    tma_row_kernel(const __grid_constant__ Operation operation, int columns, int cluster) {
 #if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
-  using Row = TmaRow<Operation, kThreads>;
+  using Row = TmaRow<Operation, kThreads, kInCluster>;
   extern __shared__ __align__(kCopyLineBytes) uint4 cells[];
   __shared__ typename Row::Shared shared;
-  Row row(operation, blockIdx.x, columns, cells, shared);
+  Row row(operation, cluster, columns, cells, shared);
   operation.run(row);
   row.finish();
 #else
@@ -232,18 +262,19 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #endif
 }
 
-/// Shared memory of a row.
+/// Shared memory of a row, or of a block's part of it.
 template <class Operation>
-int64_t tma_row_bytes(int64_t columns) {
-  return tma_row_slot(columns) * 2 * Operation::kInputs;
+int64_t tma_row_bytes(int64_t columns, int blocks = 1) {
+  return tma_row_slot(tma_row_part(columns, blocks)) * 2 * Operation::kInputs;
 }
 
-template <int kThreads, int kBlocks, class Operation>
+template <int kThreads, int kBlocks, bool kInCluster = false, class Operation>
 void launch_tma_row(const CudaContext& context, const Operation& operation, int64_t rows,
-                    int64_t columns) {
-  launch_kernel(context.stream, tma_row_kernel<Operation, kThreads, kBlocks>,
-                {rows, kThreads, tma_row_bytes<Operation>(columns)}, operation,
-                static_cast<int>(columns));
+                    int64_t columns, int blocks = 1) {
+  launch_kernel(
+      context.stream, tma_row_kernel<Operation, kThreads, kBlocks, kInCluster>,
+      {rows * blocks, kThreads, tma_row_bytes<Operation>(columns, blocks), kInCluster ? blocks : 0},
+      operation, static_cast<int>(columns), blocks);
 }
 
 }  // namespace bertha
