@@ -4,7 +4,6 @@
 
 #include "kernels/base/arguments.h"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_registers.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_ring.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_stream.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_bwd_team.cuh"
 #include "kernels/rows/cuda/norm_softmax/layernorm_fwd_block_per_row.cuh"
@@ -25,9 +24,8 @@ namespace bertha {
 //     layernorm_fwd_block_per_row.cuh   aligned up to 16,384 (f32: 8,192), in clusters from 33,793
 //     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
 //   backward, the same rows, from matrices
-//     layernorm_bwd_ring.cuh            16 bits, 113 to 1,017 columns; aligned ones below 256
 //     layernorm_bwd_team.cuh            16 bits, aligned, from 256
-//     layernorm_bwd_stream.cuh          from 1,018; aligned ones from 4,096 (f32: 4,104)
+//     layernorm_bwd_stream.cuh          aligned from 4,096 (f32: 4,104), others from 257
 //   all else
 //     layernorm_bwd_registers.cuh       backward up to what a block holds
 //     layernorm_generic.cuh             forward; backward of wider rows
@@ -137,11 +135,6 @@ void layer_norm_gradient_rows(CudaContext& context,
       const int most = std::min(of_rows, vec_elements(norm.gamma));
       const bool has_vectors = of_rows == kVecSize;
       constexpr bool kInWords = kHasWords<LoadDy, Store> && kHasWords<LoadX, Store>;
-      bool has_words = kInWords && columns >= kVecSize;
-      if constexpr (kInWords) {
-        has_words = has_words && share_words(norm.dy.matrix, norm.dx.matrix) &&
-                    share_words(norm.x.matrix, norm.dx.matrix);
-      }
       if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX> && sizeof(T) <= 4) {
         if (has_vectors && is_streamed<T>(context, columns, sizeof(T) == 2 ? 4'096 : 4'104)) {
           return launch_layernorm_bwd_stream<false>(context, norm, rows, columns, take);
@@ -154,12 +147,10 @@ void layer_norm_gradient_rows(CudaContext& context,
           }
         }
         if constexpr (kInWords) {
-          constexpr int64_t kMostFewColumns = 112;  // single elements in registers are faster
-          const int64_t reach = columns + kMostLead;
-          if (has_words && columns > kMostFewColumns && reach <= kMostRingColumns) {
-            return launch_layernorm_bwd_ring(context, norm, rows, columns, take);
-          }
-          if (has_words && is_streamed<T>(context, reach, kMostRingColumns)) {
+          // Narrower ones are faster in registers.
+          if (columns > kWarpColumns && share_words(norm.dy.matrix, norm.dx.matrix) &&
+              share_words(norm.x.matrix, norm.dx.matrix) &&
+              is_streamed<T>(context, columns + kMostLead, kWarpColumns)) {
             return launch_layernorm_bwd_stream<true>(context, norm, rows, columns, take);
           }
         }

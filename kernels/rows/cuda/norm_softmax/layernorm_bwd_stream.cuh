@@ -9,9 +9,9 @@
 
 namespace bertha {
 
-// LayerNorm backward of matrices: of 16 bits up to 65,536 columns that begin anywhere, in f32 from
-// 4,104 to 32,768, a multiple of 8 at 16-byte aligned addresses. The rows of a team of blocks lie a
-// multiple of 8 apart, so that the columns of their words are the same (row_words.cuh).
+// LayerNorm backward of matrices: of 16 bits from 257 to 65,536 columns that begin anywhere, in f32
+// from 4,104 to 32,768, a multiple of 8 at 16-byte aligned addresses. The rows of a team of blocks
+// lie a multiple of 8 apart, so that the columns of their words are the same (row_words.cuh).
 //
 // A persistent grid, in which a thread keeps the same columns of all rows: gamma and the column
 // sums take the registers, so that rows wait in a ring of shared memory, filled by bulk copies.
