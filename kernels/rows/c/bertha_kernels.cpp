@@ -6,23 +6,28 @@
 #include <mutex>
 #include <string>
 
+#include "kernels/base/check.h"
 #include "kernels/base/cpu/cpu_devices.h"
 #include "kernels/base/failure.h"
-#include "kernels/rows/c/open_cuda.h"
+#include "kernels/base/joined.h"
 #include "kernels/rows/cpu/cpu_row_ops.h"
-#include "kernels/rows/ops/batch_norm_relu.h"
-#include "kernels/rows/ops/layer_norm.h"
-#include "kernels/rows/ops/prelu.h"
-#include "kernels/rows/ops/softmax.h"
+#ifdef BERTHA_ROWS_CUDA
+#include "kernels/base/cuda/cuda_devices.h"
+#include "kernels/rows/cuda/cuda_row_ops.h"
+#endif
 
 // Each function turns its struct into the arguments of the C++ operation, which checks them.
 // Nothing is thrown across a function: run() and open() catch everything.
 
 struct BerthaKernels {
+  struct OnStream {
+    std::unique_ptr<bertha::Stream> stream;
+    std::unique_ptr<bertha::RowOps> ops;
+  };
   std::mutex mutex;
   std::unique_ptr<bertha::Device> device;
   bool is_cuda = false;
-  std::map<void*, bertha::StreamOps> of_stream;
+  std::map<void*, OnStream> of_stream;
 };
 
 namespace bertha {
@@ -35,47 +40,25 @@ static_assert(static_cast<int>(DType::kF64) == BERTHA_F64 &&
               static_cast<int>(DType::kU64) == BERTHA_U64 &&
               static_cast<int>(DType::kU8) == BERTHA_U8);
 
-void check_dense(const char* operation, const char* field, const BerthaTensor& tensor) {
-  bool is_dense = true;
-  bool has_strides = false;
-  int64_t wanted = 1;
-  for (int axis = tensor.rank - 1; axis >= 0; --axis) {
-    has_strides = has_strides || tensor.strides[axis] != 0;
-    is_dense = is_dense && (tensor.strides[axis] == wanted || tensor.extents[axis] == 1);
-    wanted *= tensor.extents[axis];
-  }
-  if (!has_strides || is_dense || wanted == 0) return;
-  std::string strides;
-  for (int axis = 0; axis < tensor.rank; ++axis) {
-    strides += concat(axis == 0 ? "" : ",", tensor.strides[axis]);
-  }
-  fail(ExitCode::kInternal, operation, ": ", field, " has the strides [", strides,
-       "], want dense rows; copy it first");
-}
-
 /// Makes views of one operation's tensors.
 struct ViewMaker {
-  const char* operation;
+  ArgumentCheck check;
 
   View operator()(const char* field, const BerthaTensor& tensor) const {
     if (tensor.data == nullptr && tensor.rank == 0) return {};
     if (tensor.rank < 0 || tensor.rank > View::kMaxRank) {
-      fail(ExitCode::kInternal, operation, ": ", field, " has rank ", tensor.rank, ", want 0 to ",
-           View::kMaxRank);
+      check.refuse(field, "has rank ", tensor.rank, ", want 0 to ", View::kMaxRank);
     }
     if (tensor.dtype < BERTHA_F64 || tensor.dtype > BERTHA_U8) {
-      fail(ExitCode::kInternal, operation, ": ", field, " has dtype ", tensor.dtype,
-           ", want a BerthaDType");
+      check.refuse(field, "has dtype ", tensor.dtype, ", want a BerthaDType");
     }
     const std::span extents(tensor.extents, static_cast<size_t>(tensor.rank));
     for (const int64_t extent : extents) {
-      if (extent >= 0) continue;
-      fail(ExitCode::kInternal, operation, ": ", field, " has the extent ", extent,
-           ", want 0 or more");
+      if (extent < 0) check.refuse(field, "has the extent ", extent, ", want 0 or more");
     }
     const View view(tensor.data, static_cast<DType>(tensor.dtype), extents);
     check_countable(field, view);
-    check_dense(operation, field, tensor);
+    check_dense(field, tensor);
     return view;
   }
 
@@ -85,10 +68,25 @@ struct ViewMaker {
     for (int axis = 0; axis < view.rank; ++axis) {
       const int64_t factor = std::max<int64_t>(view.extent(axis), 1);
       if (__builtin_mul_overflow(bytes, factor, &bytes)) {
-        fail(ExitCode::kInternal, operation, ": ", field, " is ", view.shape_text(),
-             ", more than 2^63 - 1 bytes, want extents of a tensor that fits into memory");
+        check.refuse(field, "is ", view.shape_text(),
+                     ", more than 2^63 - 1 bytes, want extents of a tensor that fits into memory");
       }
     }
+  }
+
+  void check_dense(const char* field, const BerthaTensor& tensor) const {
+    bool is_dense = true;
+    bool has_strides = false;
+    int64_t wanted = 1;
+    for (int axis = tensor.rank - 1; axis >= 0; --axis) {
+      has_strides = has_strides || tensor.strides[axis] != 0;
+      is_dense = is_dense && (tensor.strides[axis] == wanted || tensor.extents[axis] == 1);
+      wanted *= tensor.extents[axis];
+    }
+    if (!has_strides || is_dense || wanted == 0) return;
+    const std::span strides(tensor.strides, static_cast<size_t>(tensor.rank));
+    check.refuse(field, "has the strides [", joined(strides, ","),
+                 "], want dense rows; copy it first");
   }
 
   Dropout operator()(const BerthaDropout& dropout) const {
@@ -120,34 +118,37 @@ int32_t record_failure() noexcept {
   }
 }
 
-StreamOps& ops_on(BerthaKernels& kernels, void* stream) {
+RowOps& ops_on(BerthaKernels& kernels, void* stream) {
   if (kernels.device == nullptr) {
     fail(ExitCode::kInternal, "the handle has no device: opening it failed");
   }
-  const auto found = kernels.of_stream.find(stream);
-  if (found != kernels.of_stream.end()) return found->second;
   if (!kernels.is_cuda && stream != nullptr) {
     fail(ExitCode::kInternal, "a stream was given to operations of the CPU, want NULL");
   }
-  StreamOps made;
+  auto& on = kernels.of_stream[stream];
+  if (on.ops != nullptr) return *on.ops;
+#ifdef BERTHA_ROWS_CUDA
   if (kernels.is_cuda) {
-    made = open_cuda_ops(*kernels.device, stream);
-  } else {
-    made.stream = kernels.device->make_stream();
-    made.ops = make_cpu_row_ops(*kernels.device, *made.stream);
+    on.stream = borrow_cuda_stream(static_cast<CUstream_st*>(stream));
+    on.ops = make_cuda_row_ops(*kernels.device, *on.stream);
+    return *on.ops;
   }
-  return kernels.of_stream.emplace(stream, std::move(made)).first->second;
+#endif
+  on.stream = kernels.device->make_stream();
+  on.ops = make_cpu_row_ops(*kernels.device, *on.stream);
+  return *on.ops;
 }
 
 /// Runs what make_args(view) returns.
 template <class CArgs, class MakeArgs>
-int32_t run(BerthaKernels* kernels, void* stream, const char* operation, const CArgs* args,
+int32_t run(BerthaKernels* kernels, void* stream, const CArgs* args,
             const MakeArgs& make_args) noexcept {
+  using Args = std::invoke_result_t<MakeArgs, ViewMaker>;
   try {
-    if (kernels == nullptr) fail(ExitCode::kInternal, operation, ": the handle is NULL");
+    if (kernels == nullptr) fail(ExitCode::kInternal, Args::kName, ": the handle is NULL");
     const std::lock_guard lock(kernels->mutex);
-    if (args == nullptr) fail(ExitCode::kInternal, operation, ": the arguments are NULL");
-    ops_on(*kernels, stream).ops->run(make_args(ViewMaker{operation}));
+    if (args == nullptr) fail(ExitCode::kInternal, Args::kName, ": the arguments are NULL");
+    ops_on(*kernels, stream).run(make_args(ViewMaker{ArgumentCheck(Args::kName)}));
     return BERTHA_OK;
   } catch (...) {
     return record_failure();
@@ -178,10 +179,15 @@ int32_t bertha_open_cpu(int32_t threads, BerthaKernels** kernels) {
   return bertha::open(kernels, [&] { return bertha::make_cpu_device(threads); });
 }
 
-int32_t bertha_open_cuda(int32_t ordinal, BerthaKernels** kernels) {
-  return bertha::open(kernels, [&] {
+int32_t bertha_open_cuda([[maybe_unused]] int32_t ordinal, BerthaKernels** kernels) {
+  return bertha::open(kernels, [&]() -> std::unique_ptr<bertha::Device> {
+#ifdef BERTHA_ROWS_CUDA
     (*kernels)->is_cuda = true;
-    return bertha::open_cuda_device(ordinal);
+    return bertha::make_cuda_device(ordinal);
+#else
+    bertha::fail(bertha::ExitCode::kEnvironment,
+                 "this library was built without CUDA; build it where nvcc 12.5 or newer is on PATH");
+#endif
   });
 }
 
@@ -190,110 +196,117 @@ void bertha_close(BerthaKernels* kernels) { delete kernels; }
 const char* bertha_error(const BerthaKernels*) { return bertha::last_error.c_str(); }
 
 int32_t bertha_softmax_fwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxFwd* c) {
-  return bertha::run(kernels, stream, "softmax_fwd", c, [&](const ViewMaker& view) {
-    return bertha::SoftmaxFwd{.x = view("x", c->x),
-                              .bias = view("bias", c->bias),
-                              .mask = view("mask", c->mask),
-                              .y = view("y", c->y),
-                              .dropped = view("dropped", c->dropped),
-                              .kept_mask = view("kept_mask", c->kept_mask),
-                              .kind = bertha::kind_of(c->is_log),
-                              .scale = c->scale,
-                              .dropout = view(c->dropout)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::SoftmaxFwd args{.x = view("x", c->x),
+                            .bias = view("bias", c->bias),
+                            .mask = view("mask", c->mask),
+                            .y = view("y", c->y),
+                            .dropped = view("dropped", c->dropped),
+                            .kept_mask = view("kept_mask", c->kept_mask)};
+    args.kind = bertha::kind_of(c->is_log);
+    args.scale = c->scale;
+    args.dropout = view(c->dropout);
+    return args;
   });
 }
 
 int32_t bertha_softmax_bwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxBwd* c) {
-  return bertha::run(kernels, stream, "softmax_bwd", c, [&](const ViewMaker& view) {
-    return bertha::SoftmaxBwd{.dy = view("dy", c->dy),
-                              .y = view("y", c->y),
-                              .kept_mask = view("kept_mask", c->kept_mask),
-                              .dx = view("dx", c->dx),
-                              .kind = bertha::kind_of(c->is_log),
-                              .scale = c->scale,
-                              .dropout = view(c->dropout)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::SoftmaxBwd args{.dy = view("dy", c->dy),
+                            .y = view("y", c->y),
+                            .kept_mask = view("kept_mask", c->kept_mask),
+                            .dx = view("dx", c->dx)};
+    args.kind = bertha::kind_of(c->is_log);
+    args.scale = c->scale;
+    args.dropout = view(c->dropout);
+    return args;
   });
 }
 
 int32_t bertha_layer_norm_fwd(BerthaKernels* kernels, void* stream, const BerthaLayerNormFwd* c) {
-  return bertha::run(kernels, stream, "layer_norm_fwd", c, [&](const ViewMaker& view) {
-    return bertha::LayerNormFwd{.x = view("x", c->x),
-                                .gamma = view("gamma", c->gamma),
-                                .beta = view("beta", c->beta),
-                                .y = view("y", c->y),
-                                .mean = view("mean", c->mean),
-                                .rstd = view("rstd", c->rstd),
-                                .epsilon = c->epsilon,
-                                .residual = view("residual", c->residual),
-                                .sum = view("sum", c->sum)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::LayerNormFwd args{.x = view("x", c->x),
+                              .gamma = view("gamma", c->gamma),
+                              .beta = view("beta", c->beta),
+                              .y = view("y", c->y),
+                              .mean = view("mean", c->mean),
+                              .rstd = view("rstd", c->rstd),
+                              .residual = view("residual", c->residual),
+                              .sum = view("sum", c->sum)};
+    args.epsilon = c->epsilon;
+    return args;
   });
 }
 
 int32_t bertha_layer_norm_bwd(BerthaKernels* kernels, void* stream, const BerthaLayerNormBwd* c) {
-  return bertha::run(kernels, stream, "layer_norm_bwd", c, [&](const ViewMaker& view) {
-    return bertha::LayerNormBwd{.dy = view("dy", c->dy),
-                                .x = view("x", c->x),
-                                .mean = view("mean", c->mean),
-                                .rstd = view("rstd", c->rstd),
-                                .gamma = view("gamma", c->gamma),
-                                .dx = view("dx", c->dx),
-                                .dgamma = view("dgamma", c->dgamma),
-                                .dbeta = view("dbeta", c->dbeta),
-                                .accumulate = bertha::accumulate_of(c->accumulate)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::LayerNormBwd args{.dy = view("dy", c->dy),
+                              .x = view("x", c->x),
+                              .mean = view("mean", c->mean),
+                              .rstd = view("rstd", c->rstd),
+                              .gamma = view("gamma", c->gamma),
+                              .dx = view("dx", c->dx),
+                              .dgamma = view("dgamma", c->dgamma),
+                              .dbeta = view("dbeta", c->dbeta)};
+    args.accumulate = bertha::accumulate_of(c->accumulate);
+    return args;
   });
 }
 
 int32_t bertha_prelu_fwd(BerthaKernels* kernels, void* stream, const BerthaPreluFwd* c) {
-  return bertha::run(kernels, stream, "prelu_fwd", c, [&](const ViewMaker& view) {
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
     return bertha::PreluFwd{
         .x = view("x", c->x), .slope = view("slope", c->slope), .y = view("y", c->y)};
   });
 }
 
 int32_t bertha_prelu_bwd(BerthaKernels* kernels, void* stream, const BerthaPreluBwd* c) {
-  return bertha::run(kernels, stream, "prelu_bwd", c, [&](const ViewMaker& view) {
-    return bertha::PreluBwd{.dy = view("dy", c->dy),
-                            .x = view("x", c->x),
-                            .slope = view("slope", c->slope),
-                            .dx = view("dx", c->dx),
-                            .dslope = view("dslope", c->dslope),
-                            .accumulate = bertha::accumulate_of(c->accumulate)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::PreluBwd args{.dy = view("dy", c->dy),
+                          .x = view("x", c->x),
+                          .slope = view("slope", c->slope),
+                          .dx = view("dx", c->dx),
+                          .dslope = view("dslope", c->dslope)};
+    args.accumulate = bertha::accumulate_of(c->accumulate);
+    return args;
   });
 }
 
 int32_t bertha_batch_norm_relu_fwd(BerthaKernels* kernels, void* stream,
                                    const BerthaBatchNormReluFwd* c) {
-  return bertha::run(kernels, stream, "batch_norm_relu_fwd", c, [&](const ViewMaker& view) {
-    return bertha::BatchNormReluFwd{.x = view("x", c->x),
-                                    .addend = view("addend", c->addend),
-                                    .gamma = view("gamma", c->gamma),
-                                    .beta = view("beta", c->beta),
-                                    .running_mean = view("running_mean", c->running_mean),
-                                    .running_var = view("running_var", c->running_var),
-                                    .y = view("y", c->y),
-                                    .mask = view("mask", c->mask),
-                                    .mean = view("mean", c->mean),
-                                    .rstd = view("rstd", c->rstd),
-                                    .statistics = bertha::statistics_of(c->uses_running),
-                                    .momentum = c->momentum,
-                                    .epsilon = c->epsilon};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::BatchNormReluFwd args{.x = view("x", c->x),
+                                  .addend = view("addend", c->addend),
+                                  .gamma = view("gamma", c->gamma),
+                                  .beta = view("beta", c->beta),
+                                  .running_mean = view("running_mean", c->running_mean),
+                                  .running_var = view("running_var", c->running_var),
+                                  .y = view("y", c->y),
+                                  .mask = view("mask", c->mask),
+                                  .mean = view("mean", c->mean),
+                                  .rstd = view("rstd", c->rstd)};
+    args.statistics = bertha::statistics_of(c->uses_running);
+    args.momentum = c->momentum;
+    args.epsilon = c->epsilon;
+    return args;
   });
 }
 
 int32_t bertha_batch_norm_relu_bwd(BerthaKernels* kernels, void* stream,
                                    const BerthaBatchNormReluBwd* c) {
-  return bertha::run(kernels, stream, "batch_norm_relu_bwd", c, [&](const ViewMaker& view) {
-    return bertha::BatchNormReluBwd{.dy = view("dy", c->dy),
-                                    .x = view("x", c->x),
-                                    .mask = view("mask", c->mask),
-                                    .mean = view("mean", c->mean),
-                                    .rstd = view("rstd", c->rstd),
-                                    .gamma = view("gamma", c->gamma),
-                                    .dx = view("dx", c->dx),
-                                    .daddend = view("daddend", c->daddend),
-                                    .dgamma = view("dgamma", c->dgamma),
-                                    .dbeta = view("dbeta", c->dbeta),
-                                    .statistics = bertha::statistics_of(c->uses_running),
-                                    .accumulate = bertha::accumulate_of(c->accumulate)};
+  return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
+    bertha::BatchNormReluBwd args{.dy = view("dy", c->dy),
+                                  .x = view("x", c->x),
+                                  .mask = view("mask", c->mask),
+                                  .mean = view("mean", c->mean),
+                                  .rstd = view("rstd", c->rstd),
+                                  .gamma = view("gamma", c->gamma),
+                                  .dx = view("dx", c->dx),
+                                  .daddend = view("daddend", c->daddend),
+                                  .dgamma = view("dgamma", c->dgamma),
+                                  .dbeta = view("dbeta", c->dbeta)};
+    args.statistics = bertha::statistics_of(c->uses_running);
+    args.accumulate = bertha::accumulate_of(c->accumulate);
+    return args;
   });
 }
