@@ -195,14 +195,13 @@ void bertha_close(BerthaKernels* kernels) { delete kernels; }
 
 const char* bertha_error(const BerthaKernels*) { return bertha::last_error.c_str(); }
 
+// A field of the C struct as the view of the same name.
+#define BERTHA_VIEW(field) .field = view(#field, c->field)
+
 int32_t bertha_softmax_fwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxFwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::SoftmaxFwd args{.x = view("x", c->x),
-                            .bias = view("bias", c->bias),
-                            .mask = view("mask", c->mask),
-                            .y = view("y", c->y),
-                            .dropped = view("dropped", c->dropped),
-                            .kept_mask = view("kept_mask", c->kept_mask)};
+    bertha::SoftmaxFwd args{BERTHA_VIEW(x), BERTHA_VIEW(bias),    BERTHA_VIEW(mask),
+                            BERTHA_VIEW(y), BERTHA_VIEW(dropped), BERTHA_VIEW(kept_mask)};
     args.kind = bertha::kind_of(c->is_log);
     args.scale = c->scale;
     args.dropout = view(c->dropout);
@@ -212,10 +211,8 @@ int32_t bertha_softmax_fwd(BerthaKernels* kernels, void* stream, const BerthaSof
 
 int32_t bertha_softmax_bwd(BerthaKernels* kernels, void* stream, const BerthaSoftmaxBwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::SoftmaxBwd args{.dy = view("dy", c->dy),
-                            .y = view("y", c->y),
-                            .kept_mask = view("kept_mask", c->kept_mask),
-                            .dx = view("dx", c->dx)};
+    bertha::SoftmaxBwd args{BERTHA_VIEW(dy), BERTHA_VIEW(y), BERTHA_VIEW(kept_mask),
+                            BERTHA_VIEW(dx)};
     args.kind = bertha::kind_of(c->is_log);
     args.scale = c->scale;
     args.dropout = view(c->dropout);
@@ -225,14 +222,9 @@ int32_t bertha_softmax_bwd(BerthaKernels* kernels, void* stream, const BerthaSof
 
 int32_t bertha_layer_norm_fwd(BerthaKernels* kernels, void* stream, const BerthaLayerNormFwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::LayerNormFwd args{.x = view("x", c->x),
-                              .gamma = view("gamma", c->gamma),
-                              .beta = view("beta", c->beta),
-                              .y = view("y", c->y),
-                              .mean = view("mean", c->mean),
-                              .rstd = view("rstd", c->rstd),
-                              .residual = view("residual", c->residual),
-                              .sum = view("sum", c->sum)};
+    bertha::LayerNormFwd args{BERTHA_VIEW(x),        BERTHA_VIEW(gamma), BERTHA_VIEW(beta),
+                              BERTHA_VIEW(y),        BERTHA_VIEW(mean),  BERTHA_VIEW(rstd),
+                              BERTHA_VIEW(residual), BERTHA_VIEW(sum)};
     args.epsilon = c->epsilon;
     return args;
   });
@@ -240,14 +232,9 @@ int32_t bertha_layer_norm_fwd(BerthaKernels* kernels, void* stream, const Bertha
 
 int32_t bertha_layer_norm_bwd(BerthaKernels* kernels, void* stream, const BerthaLayerNormBwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::LayerNormBwd args{.dy = view("dy", c->dy),
-                              .x = view("x", c->x),
-                              .mean = view("mean", c->mean),
-                              .rstd = view("rstd", c->rstd),
-                              .gamma = view("gamma", c->gamma),
-                              .dx = view("dx", c->dx),
-                              .dgamma = view("dgamma", c->dgamma),
-                              .dbeta = view("dbeta", c->dbeta)};
+    bertha::LayerNormBwd args{BERTHA_VIEW(dy),     BERTHA_VIEW(x),     BERTHA_VIEW(mean),
+                              BERTHA_VIEW(rstd),   BERTHA_VIEW(gamma), BERTHA_VIEW(dx),
+                              BERTHA_VIEW(dgamma), BERTHA_VIEW(dbeta)};
     args.accumulate = bertha::accumulate_of(c->accumulate);
     return args;
   });
@@ -255,18 +242,14 @@ int32_t bertha_layer_norm_bwd(BerthaKernels* kernels, void* stream, const Bertha
 
 int32_t bertha_prelu_fwd(BerthaKernels* kernels, void* stream, const BerthaPreluFwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    return bertha::PreluFwd{
-        .x = view("x", c->x), .slope = view("slope", c->slope), .y = view("y", c->y)};
+    return bertha::PreluFwd{BERTHA_VIEW(x), BERTHA_VIEW(slope), BERTHA_VIEW(y)};
   });
 }
 
 int32_t bertha_prelu_bwd(BerthaKernels* kernels, void* stream, const BerthaPreluBwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::PreluBwd args{.dy = view("dy", c->dy),
-                          .x = view("x", c->x),
-                          .slope = view("slope", c->slope),
-                          .dx = view("dx", c->dx),
-                          .dslope = view("dslope", c->dslope)};
+    bertha::PreluBwd args{BERTHA_VIEW(dy), BERTHA_VIEW(x), BERTHA_VIEW(slope), BERTHA_VIEW(dx),
+                          BERTHA_VIEW(dslope)};
     args.accumulate = bertha::accumulate_of(c->accumulate);
     return args;
   });
@@ -275,16 +258,11 @@ int32_t bertha_prelu_bwd(BerthaKernels* kernels, void* stream, const BerthaPrelu
 int32_t bertha_batch_norm_relu_fwd(BerthaKernels* kernels, void* stream,
                                    const BerthaBatchNormReluFwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::BatchNormReluFwd args{.x = view("x", c->x),
-                                  .addend = view("addend", c->addend),
-                                  .gamma = view("gamma", c->gamma),
-                                  .beta = view("beta", c->beta),
-                                  .running_mean = view("running_mean", c->running_mean),
-                                  .running_var = view("running_var", c->running_var),
-                                  .y = view("y", c->y),
-                                  .mask = view("mask", c->mask),
-                                  .mean = view("mean", c->mean),
-                                  .rstd = view("rstd", c->rstd)};
+    bertha::BatchNormReluFwd args{
+        BERTHA_VIEW(x),    BERTHA_VIEW(addend),       BERTHA_VIEW(gamma),
+        BERTHA_VIEW(beta), BERTHA_VIEW(running_mean), BERTHA_VIEW(running_var),
+        BERTHA_VIEW(y),    BERTHA_VIEW(mask),         BERTHA_VIEW(mean),
+        BERTHA_VIEW(rstd)};
     args.statistics = bertha::statistics_of(c->uses_running);
     args.momentum = c->momentum;
     args.epsilon = c->epsilon;
@@ -295,16 +273,10 @@ int32_t bertha_batch_norm_relu_fwd(BerthaKernels* kernels, void* stream,
 int32_t bertha_batch_norm_relu_bwd(BerthaKernels* kernels, void* stream,
                                    const BerthaBatchNormReluBwd* c) {
   return bertha::run(kernels, stream, c, [&](const ViewMaker& view) {
-    bertha::BatchNormReluBwd args{.dy = view("dy", c->dy),
-                                  .x = view("x", c->x),
-                                  .mask = view("mask", c->mask),
-                                  .mean = view("mean", c->mean),
-                                  .rstd = view("rstd", c->rstd),
-                                  .gamma = view("gamma", c->gamma),
-                                  .dx = view("dx", c->dx),
-                                  .daddend = view("daddend", c->daddend),
-                                  .dgamma = view("dgamma", c->dgamma),
-                                  .dbeta = view("dbeta", c->dbeta)};
+    bertha::BatchNormReluBwd args{BERTHA_VIEW(dy),   BERTHA_VIEW(x),       BERTHA_VIEW(mask),
+                                  BERTHA_VIEW(mean), BERTHA_VIEW(rstd),    BERTHA_VIEW(gamma),
+                                  BERTHA_VIEW(dx),   BERTHA_VIEW(daddend), BERTHA_VIEW(dgamma),
+                                  BERTHA_VIEW(dbeta)};
     args.statistics = bertha::statistics_of(c->uses_running);
     args.accumulate = bertha::accumulate_of(c->accumulate);
     return args;
