@@ -3,16 +3,21 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "kernels/rows/c/bertha_kernels.h"
-#include "kernels/rows/python/devices.h"
 
 namespace bertha::python {
 
 using torch::stable::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+
+/// Calls a function of the C interface on a tensor's device, there on PyTorch's current stream. The
+/// device is opened at its first use. Throws the message of a call that fails.
+void run_where(const Tensor& tensor,
+               const std::function<int32_t(BerthaKernels*, void* stream)>& function);
 
 /// What the kernels of an operation accept.
 enum class Kernels : uint8_t {

@@ -1,5 +1,3 @@
-#include "kernels/rows/python/devices.h"
-
 #include <pthread.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/ops.h>
@@ -8,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+
+#include "kernels/rows/python/call.h"
 
 // Defined by libtorch_cuda.so, which builds of PyTorch for the CPU do not have.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t ordinal,
@@ -66,7 +66,7 @@ Handle gpu_kernels(int32_t ordinal) {
 
 }  // namespace
 
-void run_where(const torch::stable::Tensor& tensor,
+void run_where(const Tensor& tensor,
                const std::function<int32_t(BerthaKernels*, void* stream)>& function) {
   if (tensor.is_cpu()) return check_status(function(cpu_kernels().get(), nullptr));
   const int32_t ordinal = tensor.get_device_index();
