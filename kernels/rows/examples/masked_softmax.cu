@@ -10,9 +10,7 @@
 namespace examples {
 namespace {
 
-using bertha::Compute;
-using bertha::RowPlace;
-using bertha::Vec;
+using namespace bertha;
 using Half = __half;
 
 /// scale * x, and minus infinity where the mask is 0.
@@ -22,11 +20,11 @@ struct ScoresLoad {
   const uint8_t* mask;  // [columns], of all rows
   float scale;
 
-  int most_elements() const { return bertha::vec_elements(mask); }
+  int most_elements() const { return vec_elements(mask); }
   template <int N>
   __device__ void values(const RowPlace& place, const Vec<Half, N>& raw, float (&v)[N]) const {
-    bertha::to_compute(raw, v);
-    const Vec<uint8_t, N> open = bertha::load_vec<N>(mask + place.column);
+    to_compute(raw, v);
+    const Vec<uint8_t, N> open = load_vec<N>(mask + place.column);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] = open.elem[i] != 0 ? scale * v[i] : -INFINITY;
   }
@@ -39,14 +37,14 @@ struct DropoutStore {
   Half* dropped;
   uint32_t* kept_mask;  // [rows, words]
   int64_t words;        // per row
-  bertha::DeviceDropout dropout;
+  DeviceDropout dropout;
 
-  int most_elements() const { return bertha::vec_elements(y, dropped); }
+  int most_elements() const { return vec_elements(y, dropped); }
   template <int N>
   __device__ void store(const RowPlace& place, const float (&values)[N]) const {
     const int64_t word = place.row * words + place.column / 32;
-    const uint32_t bits = bertha::drawn_bits(dropout.random[0], dropout.random[1], dropout.site,
-                                             word, dropout.threshold);
+    const uint32_t bits =
+        drawn_bits(dropout.random[0], dropout.random[1], dropout.site, word, dropout.threshold);
     if (place.column % 32 == 0) kept_mask[word] = bits;
     float kept[N];
 #pragma unroll
@@ -54,8 +52,8 @@ struct DropoutStore {
       const bool is_kept = ((bits >> (place.column % 32 + i)) & 1u) != 0;
       kept[i] = is_kept ? values[i] * dropout.keep_factor : 0.0f;
     }
-    bertha::store_compute(y + place.dense, values);
-    bertha::store_compute(dropped + place.dense, kept);
+    store_compute(y + place.dense, values);
+    store_compute(dropped + place.dense, kept);
   }
 };
 
@@ -67,10 +65,10 @@ struct DroppedGradientLoad {
   int64_t words;
   float keep_factor;
 
-  int most_elements() const { return bertha::kVecSize; }
+  int most_elements() const { return kVecSize; }
   template <int N>
   __device__ void values(const RowPlace& place, const Vec<Half, N>& raw, float (&v)[N]) const {
-    bertha::to_compute(raw, v);
+    to_compute(raw, v);
     const uint32_t bits = kept_mask[place.row * words + place.column / 32] >> (place.column % 32);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] = ((bits >> i) & 1u) != 0 ? v[i] * keep_factor : 0.0f;
@@ -81,25 +79,22 @@ int64_t words_of(int64_t columns) { return (columns + 31) / 32; }
 
 }  // namespace
 
-void masked_softmax(bertha::CudaContext& context, const MaskedSoftmax& args) {
-  const ScoresLoad load{bertha::elements<Half>(args.x), bertha::elements<uint8_t>(args.mask),
-                        args.scale};
-  const DropoutStore store{bertha::elements<Half>(args.y), bertha::elements<Half>(args.dropped),
+void masked_softmax(CudaContext& context, const MaskedSoftmax& args) {
+  const ScoresLoad load{elements<Half>(args.x), elements<uint8_t>(args.mask), args.scale};
+  const DropoutStore store{elements<Half>(args.y), elements<Half>(args.dropped),
                            static_cast<uint32_t*>(args.kept_mask.data), words_of(args.x.extent(1)),
-                           bertha::device_dropout(args.dropout)};
-  bertha::softmax_rows<bertha::SoftmaxKind::kSoftmax>(context, load, store, args.x.extent(0),
-                                                      args.x.extent(1));
+                           device_dropout(args.dropout)};
+  softmax_rows<SoftmaxKind::kSoftmax>(context, load, store, args.x.extent(0), args.x.extent(1));
 }
 
-void masked_softmax_gradient(bertha::CudaContext& context, const MaskedSoftmax& args,
-                             const bertha::View& dy, const bertha::View& dx) {
+void masked_softmax_gradient(CudaContext& context, const MaskedSoftmax& args, const View& dy,
+                             const View& dx) {
   const DroppedGradientLoad load{
-      bertha::elements<Half>(dy), static_cast<const uint32_t*>(args.kept_mask.data),
-      words_of(args.x.extent(1)), bertha::device_dropout(args.dropout).keep_factor};
-  bertha::softmax_gradient_rows<bertha::SoftmaxKind::kSoftmax>(
-      context, load, bertha::MatrixLoad<Half>{bertha::elements<Half>(args.y)},
-      bertha::MatrixStore<Half>{bertha::elements<Half>(dx)}, args.scale, args.x.extent(0),
-      args.x.extent(1));
+      elements<Half>(dy), static_cast<const uint32_t*>(args.kept_mask.data),
+      words_of(args.x.extent(1)), device_dropout(args.dropout).keep_factor};
+  softmax_gradient_rows<SoftmaxKind::kSoftmax>(
+      context, load, MatrixLoad<Half>{elements<Half>(args.y)},
+      MatrixStore<Half>{elements<Half>(dx)}, args.scale, args.x.extent(0), args.x.extent(1));
 }
 
 }  // namespace examples

@@ -8,8 +8,7 @@
 namespace examples {
 namespace {
 
-using bertha::RowPlace;
-using bertha::Vec;
+using namespace bertha;
 using BFloat = __nv_bfloat16;
 using Half = __half;
 
@@ -19,51 +18,51 @@ struct SumLoad {
   const BFloat* matrix;  // x
   const BFloat* residual;
 
-  int most_elements() const { return bertha::vec_elements(residual); }
+  int most_elements() const { return vec_elements(residual); }
   template <int N>
   __device__ void values(const RowPlace& place, const Vec<BFloat, N>& raw, float (&v)[N]) const {
-    bertha::to_compute(raw, v);
+    to_compute(raw, v);
     float added[N];
-    bertha::load_compute(residual + place.dense, added);
+    load_compute(residual + place.dense, added);
 #pragma unroll
     for (int i = 0; i < N; ++i) v[i] += added[i];
   }
 };
 
 SumLoad sum_load(const ResidualNorm& args) {
-  return {bertha::elements<BFloat>(args.x), bertha::elements<BFloat>(args.residual)};
+  return {elements<BFloat>(args.x), elements<BFloat>(args.residual)};
 }
 
 }  // namespace
 
-void residual_norm(bertha::CudaContext& context, const ResidualNorm& args) {
-  const bertha::NormForward<SumLoad, bertha::MatrixStore<Half>, float> norm{
+void residual_norm(CudaContext& context, const ResidualNorm& args) {
+  const NormForward<SumLoad, MatrixStore<Half>, float> norm{
       .x = sum_load(args),
       .residual = nullptr,  // the Load adds it
-      .gamma = bertha::elements<float>(args.gamma),
-      .beta = bertha::elements<float>(args.beta),
+      .gamma = elements<float>(args.gamma),
+      .beta = elements<float>(args.beta),
       .sum = nullptr,
-      .y = {bertha::elements<Half>(args.y)},
-      .mean = bertha::elements<float>(args.mean),
-      .rstd = bertha::elements<float>(args.rstd),
+      .y = {elements<Half>(args.y)},
+      .mean = elements<float>(args.mean),
+      .rstd = elements<float>(args.rstd),
       .epsilon = args.epsilon};
-  bertha::layer_norm_rows(context, norm, args.x.extent(0), args.x.extent(1));
+  layer_norm_rows(context, norm, args.x.extent(0), args.x.extent(1));
 }
 
-void residual_norm_gradient(bertha::CudaContext& context, const ResidualNorm& args,
-                            const bertha::View& dy, const ResidualNormGradients& gradients) {
-  const bertha::NormGradient<bertha::MatrixLoad<Half>, SumLoad, bertha::MatrixStore<BFloat>, float>
-      norm{.dy = {bertha::elements<Half>(dy)},
-           .x = sum_load(args),
-           .gamma = bertha::elements<float>(args.gamma),
-           .mean = bertha::elements<float>(args.mean),
-           .rstd = bertha::elements<float>(args.rstd),
-           .dx = {bertha::elements<BFloat>(gradients.dx)},
-           .partial = nullptr};
-  bertha::layer_norm_gradient_rows(
+void residual_norm_gradient(CudaContext& context, const ResidualNorm& args, const View& dy,
+                            const ResidualNormGradients& gradients) {
+  const NormGradient<MatrixLoad<Half>, SumLoad, MatrixStore<BFloat>, float> norm{
+      .dy = {elements<Half>(dy)},
+      .x = sum_load(args),
+      .gamma = elements<float>(args.gamma),
+      .mean = elements<float>(args.mean),
+      .rstd = elements<float>(args.rstd),
+      .dx = {elements<BFloat>(gradients.dx)},
+      .partial = nullptr};
+  layer_norm_gradient_rows(
       context, norm,
-      bertha::NormParameterGradients<float>{.dgamma = bertha::elements<float>(gradients.dgamma),
-                                            .dbeta = bertha::elements<float>(gradients.dbeta)},
+      NormParameterGradients<float>{.dgamma = elements<float>(gradients.dgamma),
+                                    .dbeta = elements<float>(gradients.dbeta)},
       args.x.extent(0), args.x.extent(1));
 }
 
