@@ -26,14 +26,12 @@ struct Images {
   Layout layout;
 
   int64_t pixels() const { return side * side; }
+  int64_t of_channel() const { return images * pixels(); }
   /// Images that the reference computes: a divisor of all.
   int64_t checked_images() const {
     int64_t checked = std::clamp<int64_t>(kCheckedElements / (channels * pixels()), 1, images);
     while (images % checked != 0) --checked;
     return checked;
-  }
-  double repeated() const {
-    return static_cast<double>(images) / static_cast<double>(checked_images());
   }
   std::vector<int64_t> extents(int64_t count) const {
     if (layout == Layout::kChannelsFirst) return {count, channels, pixels()};
@@ -64,12 +62,9 @@ struct Images {
   }
   /// A sum over all elements of a channel, in the benchmarked dtype or in f32.
   BenchTensor channel_sum(const char* name, bool io) const {
-    return {.name = name,
-            .extents = {channels},
-            .io = io,
-            .is_result = true,
-            .terms = images * pixels(),
-            .repeated = repeated()};
+    BenchTensor made = as_result({.name = name, .extents = {channels}, .io = io}, of_channel());
+    made.repeated = static_cast<double>(images) / static_cast<double>(checked_images());
+    return made;
   }
   /// A bit per element.
   BenchTensor mask(double passes) const {
@@ -115,17 +110,13 @@ void add_prelu(const Images& images, std::vector<RowCase>& cases) {
 
 void add_batch_norm_relu(const Images& images, bool add, std::vector<RowCase>& cases) {
   const std::string shape = concat(images.text(), add ? ", add" : "");
-  BenchTensor mean = images.statistic("mean", 0);
-  BenchTensor rstd = images.statistic("rstd", 0);
-  mean.is_result = rstd.is_result = true;
-  mean.terms = rstd.terms = images.images * images.pixels();
   std::vector<BenchTensor> tensors{images.input("x", 2),
                                    images.statistic("gamma", 1),
                                    images.statistic("beta", 1),
                                    images.result("y", 1),
                                    images.mask(1),  // not compared, see Images::bits
-                                   mean,
-                                   rstd,
+                                   as_result(images.statistic("mean", 0), images.of_channel()),
+                                   as_result(images.statistic("rstd", 0), images.of_channel()),
                                    images.statistic("running_mean", 1),
                                    images.statistic("running_var", 1)};
   if (add) tensors.push_back(images.input("addend", 1));
@@ -200,10 +191,8 @@ void add_softmax(const Rows& r, SoftmaxKind kind, std::vector<RowCase>& cases) {
 }  // namespace
 
 std::vector<int64_t> default_widths() {
-  std::vector<int64_t> widths{33, 100, 513, 1000, 5000, 30522};
-  for (int64_t width = 32; width <= 32768; width *= 2) widths.push_back(width);
-  std::ranges::sort(widths);
-  return widths;
+  return {32,   33,   64,   100,  128,  256,   512,   513,  1000,
+          1024, 2048, 4096, 5000, 8192, 16384, 30522, 32768};
 }
 
 std::vector<RowCase> make_row_cases(const RowSweep& sweep) {
