@@ -155,8 +155,7 @@ int32_t run(BerthaKernels* kernels, void* stream, const CArgs* args,
   }
 }
 
-template <class Open>
-int32_t open(BerthaKernels** kernels, const Open& open_device) noexcept {
+int32_t open(BerthaKernels** kernels, const auto& open_device) noexcept {
   try {
     if (kernels == nullptr) fail(ExitCode::kInternal, "the address of the handle is NULL");
     *kernels = nullptr;

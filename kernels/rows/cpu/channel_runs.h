@@ -12,9 +12,8 @@ inline constexpr int64_t kBlockChannels = 16;
 
 /// Calls visit(c, element) for every channel's elements in their order, then finish(c). One thread
 /// has all of a channel, so that sums need no merging.
-template <class Visit, class Finish>
-void for_channels(WorkerPool& pool, const ChannelsShape& shape, const Visit& visit,
-                  const Finish& finish) {
+void for_channels(WorkerPool& pool, const ChannelsShape& shape, const auto& visit,
+                  const auto& finish) {
   pool.for_range(shape.channels, kBlockChannels, [&](int64_t begin, int64_t end) {
     for (int64_t n = 0; n < shape.outer; ++n) {
       for (int64_t c = begin; c < end; ++c) {
@@ -27,8 +26,7 @@ void for_channels(WorkerPool& pool, const ChannelsShape& shape, const Visit& vis
 }
 
 /// Calls visit(element, channel) for all elements, in blocks that begin at a byte of a bit mask.
-template <class Visit>
-void for_elements(WorkerPool& pool, const ChannelsShape& shape, const Visit& visit) {
+void for_elements(WorkerPool& pool, const ChannelsShape& shape, const auto& visit) {
   constexpr int64_t kBlockElements = 16384;
   pool.for_range(shape.elements(), kBlockElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) visit(i, i / shape.inner % shape.channels);

@@ -7,8 +7,7 @@
 namespace bertha {
 namespace {
 
-template <class Args>
-void check_statistics(const ArgumentCheck& check, const Args& args, const RowsShape& shape) {
+void check_statistics(const ArgumentCheck& check, const auto& args, const RowsShape& shape) {
   const DType statistic = shape.io == DType::kF64 ? DType::kF64 : DType::kF32;
   check.views({{"mean", args.mean}, {"rstd", args.rstd}}, statistic, {shape.rows});
 }

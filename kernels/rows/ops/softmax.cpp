@@ -26,8 +26,7 @@ void check_broadcast(const ArgumentCheck& check, const char* field, const View& 
                x.shape_text(), " or 1 for each");
 }
 
-template <class Args>
-void check_dropout(const ArgumentCheck& check, const Args& args, const View& x) {
+void check_dropout(const ArgumentCheck& check, const auto& args, const View& x) {
   check.finite("scale", args.scale);
   check.dropout(args.dropout);
   if (args.dropout.probability == 0.0f) return;

@@ -37,8 +37,7 @@ void check_status(int32_t status) {
   if (status != BERTHA_OK) throw std::runtime_error(bertha_error(nullptr));
 }
 
-template <class Open>
-Handle open(Open open_device, int32_t number) {
+Handle open(auto open_device, int32_t number) {
   BerthaKernels* kernels = nullptr;
   const int32_t status = open_device(number, &kernels);
   Handle handle(kernels, bertha_close);

@@ -39,8 +39,7 @@ class HeldVecs {
   static constexpr bool kInRegisters = true;
 
   /// work(p, v) for the thread's vectors, with numbers v[kInputs][N]; beyond the row, of padding.
-  template <class Work>
-  __device__ __forceinline__ void for_vecs(const Work& work) const {
+  __device__ __forceinline__ void for_vecs(const auto& work) const {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
       float v[kInputs][N];
@@ -50,8 +49,7 @@ class HeldVecs {
     }
   }
   /// work(p) for the thread's vectors.
-  template <class Work>
-  __device__ __forceinline__ void for_own_vecs(const Work& work) const {
+  __device__ __forceinline__ void for_own_vecs(const auto& work) const {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) work(p);
   }
@@ -60,9 +58,8 @@ class HeldVecs {
 
  protected:
   /// Reads the vectors that the row has, at place_of(p), and fills the others with padding.
-  template <class Has, class PlaceOf>
   __device__ __forceinline__ void hold_vecs(const Operation& operation, int64_t rows, int columns,
-                                            const Has& has, const PlaceOf& place_of) {
+                                            const auto& has, const auto& place_of) {
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
 #pragma unroll
@@ -160,8 +157,7 @@ class BlockPerRow : public HeldVecs<Operation, kVecSize, kVecCount, kInWords> {
   /// Whether this thread stores what a row has once.
   __device__ bool is_first() const { return rank() == 0 && threadIdx.x == 0; }
   /// From memory, the element of a Load's rows whose column is the lane of the thread.
-  template <class Load>
-  __device__ __forceinline__ float element_of_lane(const Load& load) const {
+  __device__ __forceinline__ float element_of_lane(const auto& load) const {
     const int64_t lane = threadIdx.x % kWarpThreads;
     return element(hold<1>(load, RowPlace{row_, lane, at_ + lane}), 0);
   }

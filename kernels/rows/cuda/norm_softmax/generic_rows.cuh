@@ -104,8 +104,7 @@ class RegisterRow {
   __device__ bool is_first() const { return exists() && lane_ == 0; }
 
   /// work(column, v) for the thread's vectors, with Number v[kInputs][N].
-  template <class Work>
-  __device__ void for_vecs(const Work& work) {
+  __device__ void for_vecs(const auto& work) {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
       if (column_of(p) < end_) work(column_of(p), values_[p]);
@@ -124,8 +123,7 @@ class RegisterRow {
 
   /// A lane draws one word of its row, which has at most as many words as lanes, because a thread
   /// has at most 32 columns.
-  template <class Work>
-  __device__ void for_drawn_vecs(const Work& work) {
+  __device__ void for_drawn_vecs(const auto& work) {
     static_assert(kElements <= 32);
     const int words = (columns_ + 31) / 32;
     uint32_t drawn = 0;
@@ -178,8 +176,7 @@ class SharedRow {
   }
   __device__ bool is_first() const { return threadIdx.x == 0; }
 
-  template <class Work>
-  __device__ void for_vecs(const Work& work) {
+  __device__ void for_vecs(const auto& work) {
 #pragma unroll 2
     for (int64_t column = first_column(); column < columns_; column += stride()) {
       Number v[kInputs][N];
@@ -201,8 +198,7 @@ class SharedRow {
 
   /// A word per thread is drawn, then the columns of these words are worked on. 32 is a multiple of
   /// N, so that a thread's columns are the same as in the other passes.
-  template <class Work>
-  __device__ void for_drawn_vecs(const Work& work) {
+  __device__ void for_drawn_vecs(const auto& work) {
     const int64_t words = (columns_ + 31) / 32;
     for (int64_t first = 0; first < words; first += blockDim.x) {
       __syncthreads();  // the words before have been read

@@ -32,8 +32,7 @@ struct BlockRowNorm : OneInput<Load> {
 
   __device__ static uint32_t padding() { return 0; }
 
-  template <class Row>
-  __device__ __forceinline__ void run(Row& row) const {
+  __device__ __forceinline__ void run(auto& row) const {
     if constexpr (kHasResidual) row.add(p.residual);
     // Sums are taken around the mean of 32 elements, which is at most sqrt(n / 32) deviations from
     // the mean of all n: a large mean costs nothing, and the variance loses at most a factor

@@ -189,8 +189,7 @@ inline uint32_t* kept_words(const View& kept_mask) {
 }
 
 /// work(std::integral_constant<SoftmaxKind, kind>).
-template <class Work>
-void dispatch_kind(SoftmaxKind kind, const Work& work) {
+void dispatch_kind(SoftmaxKind kind, const auto& work) {
   if (kind == SoftmaxKind::kLogSoftmax) {
     work(std::integral_constant<SoftmaxKind, SoftmaxKind::kLogSoftmax>{});
   } else {

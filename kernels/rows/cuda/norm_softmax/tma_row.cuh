@@ -110,8 +110,7 @@ class TmaRow {
     if constexpr (kInCluster) RowCluster::wait_for_all();
   }
 
-  template <class Work>
-  __device__ __forceinline__ void for_vecs(const Work& work) const {
+  __device__ __forceinline__ void for_vecs(const auto& work) const {
 #pragma unroll 2
     for (int p = thread_; p * kVecSize < end_; p += kThreads) {
       float v[kInputs][kVecSize];
