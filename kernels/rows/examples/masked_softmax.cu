@@ -25,7 +25,6 @@ struct ScoresLoad {
   __device__ void values(const RowPlace& place, const Vec<Half, N>& raw, float (&v)[N]) const {
     to_compute(raw, v);
     const Vec<uint8_t, N> open = load_vec<N>(mask + place.column);
-#pragma unroll
     for (int i = 0; i < N; ++i) v[i] = open.elem[i] != 0 ? scale * v[i] : -INFINITY;
   }
 };
@@ -47,7 +46,6 @@ struct DropoutStore {
         drawn_bits(dropout.random[0], dropout.random[1], dropout.site, word, dropout.threshold);
     if (place.column % 32 == 0) kept_mask[word] = bits;
     float kept[N];
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       const bool is_kept = ((bits >> (place.column % 32 + i)) & 1u) != 0;
       kept[i] = is_kept ? values[i] * dropout.keep_factor : 0.0f;
@@ -70,7 +68,6 @@ struct DroppedGradientLoad {
   __device__ void values(const RowPlace& place, const Vec<Half, N>& raw, float (&v)[N]) const {
     to_compute(raw, v);
     const uint32_t bits = kept_mask[place.row * words + place.column / 32] >> (place.column % 32);
-#pragma unroll
     for (int i = 0; i < N; ++i) v[i] = ((bits >> i) & 1u) != 0 ? v[i] * keep_factor : 0.0f;
   }
 };

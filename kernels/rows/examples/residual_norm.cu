@@ -24,7 +24,6 @@ struct SumLoad {
     to_compute(raw, v);
     float added[N];
     load_compute(residual + place.dense, added);
-#pragma unroll
     for (int i = 0; i < N; ++i) v[i] += added[i];
   }
 };

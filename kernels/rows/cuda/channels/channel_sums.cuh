@@ -148,7 +148,6 @@ __global__ void __launch_bounds__(kSumThreads,
       if (item + k * step < end) operands[k] = policy.template load<N>(at[k]);
     }
     if (count == 0) {  // after the loads, which do not wait for it
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         constants[i] = kColumns || i == 0 ? policy.constant(channel + i, at[0] + i) : constants[0];
       }
@@ -171,7 +170,6 @@ __global__ void __launch_bounds__(kSumThreads,
 #pragma unroll
     for (int q = 0; q < kQuantities; ++q) {
       __syncthreads();
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         float of_thread[kQuantities];
         for (int other = 0; other < kQuantities; ++other) of_thread[other] = sums[other][i];

@@ -43,7 +43,6 @@ class HeldVecs {
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
       float v[kInputs][N];
-#pragma unroll
       for (int k = 0; k < kInputs; ++k) to_floats(own_[k][p], v[k]);
       work(p, v);
     }

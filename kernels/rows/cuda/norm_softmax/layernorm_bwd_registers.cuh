@@ -87,7 +87,6 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   Vec<Parameter, N> gamma[kVecs];
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
-#pragma unroll
     for (int i = 0; i < N; ++i) gamma[k].elem[i] = from_compute<Parameter>(1);
     if (p.gamma != nullptr && has(k)) gamma[k] = load_vec<N>(p.gamma + column_of(k));
   }
@@ -104,7 +103,6 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     Number sums[2] = {};  // of g = dy * gamma, and of g * normalized
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number dy = to_compute(own.dy[k].elem[i]);
         const Number normalized = (to_compute(own.x[k].elem[i]) - own.mean) * own.rstd;
@@ -130,7 +128,6 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
       keep_packed(own.x[k]);
       keep_packed(gamma[k]);
       Number dx[N];
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number normalized = (to_compute(own.x[k].elem[i]) - own.mean) * own.rstd;
         const Number g = to_compute(own.dy[k].elem[i]) * to_compute(gamma[k].elem[i]);
@@ -145,7 +142,6 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
 #pragma unroll
     for (int quantity = 0; quantity < 2; ++quantity) {
       __syncthreads();
-#pragma unroll
       for (int i = 0; i < kElements; ++i) shared[i][thread] = quantity == 0 ? dgamma[i] : dbeta[i];
       __syncthreads();
       // A thread for each element of each lane, over the groups.
@@ -163,7 +159,6 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
       Number* const own = partial + column_of(k);
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         own[i] = dgamma[k * N + i];
         own[columns + i] = dbeta[k * N + i];

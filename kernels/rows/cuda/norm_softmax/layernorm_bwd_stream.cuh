@@ -153,7 +153,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   float gamma[kVecs][N];
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       // Element by element: gamma may be misaligned.
       const bool is_read = p.gamma != nullptr && has_column(column(k) + i, row_columns);
@@ -224,7 +223,6 @@ __global__ void __launch_bounds__(kThreads, 1)
             keep_columns(x, column(k), row_columns, 0.0f);
           }
         }
-#pragma unroll
         for (int i = 0; i < N; ++i) {
           const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
           sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
@@ -277,7 +275,6 @@ __global__ void __launch_bounds__(kThreads, 1)
         float x[N];
         load(own_before, cell_before, k, dy, x);
         float dx[N];
-#pragma unroll
         for (int i = 0; i < N; ++i) {
           dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
@@ -297,7 +294,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int k = 0; k < kVecs; ++k) {
     if (!has(k)) continue;
     float* const own = sums_to + first_column + offset(k);
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       if (kInWords && !has_column(column(k) + i, row_columns)) continue;
       own[i] = dgamma[k][i];

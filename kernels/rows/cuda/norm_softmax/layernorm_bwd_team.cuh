@@ -107,7 +107,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       put_by([](auto* at, const auto& vec) { store_vec_global(at, vec); }, to, beyond(r), dx);
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
-#pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
           dropped[i] = is_set(kept[r], i) ? dx[i] * branch.keep_factor : 0.0f;
           sums[2][i] += dropped[i];

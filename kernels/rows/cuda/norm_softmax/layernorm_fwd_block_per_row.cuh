@@ -47,7 +47,6 @@ struct BlockRowNorm : OneInput<Load> {
       row.for_vecs([&](int k, auto& v) {
         if (!row.has(k)) return;
         row.keep_columns(k, v[0], pivot);
-#pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
           const float difference = v[0][i] - pivot;
           sums[0] += difference;
@@ -85,7 +84,6 @@ struct BlockRowNorm : OneInput<Load> {
       load(p.gamma, 1.0f, gamma);
       load(p.beta, 0.0f, beta);
       float y[kVecSize];
-#pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         y[i] = fmaf(fmaf(v[0][i] - pivot, moments.rstd, shift), gamma[i], beta[i]);
       }

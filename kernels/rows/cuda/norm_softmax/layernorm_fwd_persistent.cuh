@@ -172,7 +172,6 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       float x[kVecSize];
       read(k, x);
       if constexpr (kInWords) keep_columns(x, column(k), columns, pivot);
-#pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         const float difference = x[i] - pivot;
         sums[0] += difference;
@@ -200,7 +199,6 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         if (p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
       }
       float y[kVecSize];
-#pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         const float normalized = fmaf(x[i] - pivot, moments.rstd, shift);
         y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));

@@ -129,7 +129,6 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
 #pragma unroll
         for (int k = 0; k < kVecs; ++k) {
           if (!has(k)) continue;
-#pragma unroll
           for (int i = 0; i < kVecSize; ++i) {
             const float difference = element(x[r][k], i) - pivot[r];
             sums[2 * r] += difference;
@@ -174,7 +173,6 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
           keep_packed(beta[k]);
         }
         float y[kVecSize];
-#pragma unroll
         for (int i = 0; i < kVecSize; ++i) {
           const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
           y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));

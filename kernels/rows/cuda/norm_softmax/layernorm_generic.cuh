@@ -27,7 +27,6 @@ struct GenericNormForward : OneInput<Load> {
     Compute<T> added[N];
     load_compute(p.residual + place.dense, added);
     // Rounded as backward will see it.
-#pragma unroll
     for (int i = 0; i < N; ++i) v[0][i] = to_compute(from_compute<T>(v[0][i] + added[i]));
   }
 
@@ -38,7 +37,6 @@ struct GenericNormForward : OneInput<Load> {
     const Number per_column = Number(1) / static_cast<Number>(row.columns());
     Number first_sum[1] = {};
     row.for_vecs([&](int64_t, auto& v) {
-#pragma unroll
       for (int i = 0; i < N; ++i) first_sum[0] += v[0][i];
     });
     row.reduce(first_sum, Add());
@@ -46,7 +44,6 @@ struct GenericNormForward : OneInput<Load> {
     // What the mean lost in rounding is a sum of small differences, and comes with the squares.
     Number parts[2] = {};
     row.for_vecs([&](int64_t, auto& v) {
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number difference = v[0][i] - first_mean;
         parts[0] += difference;
@@ -67,7 +64,6 @@ struct GenericNormForward : OneInput<Load> {
       Number y[N];
       load_parameter(p.gamma, column, Number(1), gamma);
       load_parameter(p.beta, column, Number(0), y);
-#pragma unroll
       for (int i = 0; i < N; ++i) y[i] += ((v[0][i] - first_mean) - lost) * scale * gamma[i];
       put(p.y, place, y);
     });
@@ -89,7 +85,6 @@ struct GenericNormBackward : TwoInputs<LoadDy, LoadX> {
     row.for_vecs([&](int64_t column, auto& v) {
       Number gamma[N];
       load_parameter(p.gamma, column, Number(1), gamma);
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number g = v[0][i] * gamma[i];
         sums[0] += g;
@@ -101,7 +96,6 @@ struct GenericNormBackward : TwoInputs<LoadDy, LoadX> {
       Number gamma[N];
       Number dx[N];
       load_parameter(p.gamma, column, Number(1), gamma);
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number normalized = (v[1][i] - mean) * rstd;
         const Number g = v[0][i] * gamma[i];
@@ -129,14 +123,12 @@ __global__ void __launch_bounds__(kColumnThreads)
     const RowPlace place{row, column, row * columns + column};
     numbers_of(p.dy, place, fetch<N>(p.dy, place), dy);
     numbers_of(p.x, place, fetch<N>(p.x, place), x);
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       dgamma[i] += dy[i] * ((x[i] - p.mean[row]) * p.rstd[row]);
       dbeta[i] += dy[i];
     }
   }
   Number* own = p.partial + 2 * blockIdx.y * columns + column;
-#pragma unroll
   for (int i = 0; i < N; ++i) {
     own[i] = dgamma[i];
     own[columns + i] = dbeta[i];

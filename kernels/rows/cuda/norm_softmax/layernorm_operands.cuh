@@ -76,7 +76,6 @@ template <int N, class T>
 __device__ __forceinline__ void load_parameter(const T* from, int64_t column, Compute<T> otherwise,
                                                Compute<T> (&to)[N]) {
   if (from != nullptr) return load_compute(from + column, to);
-#pragma unroll
   for (int i = 0; i < N; ++i) to[i] = otherwise;
 }
 

@@ -15,7 +15,6 @@ __device__ __forceinline__ uint32_t minus_infinity_pair() {
 /// The larger ones of the pairs of a Vec and of `most`; a single element is both of its pair.
 template <class T, int N>
 __device__ __forceinline__ uint32_t larger_pair(const Vec<T, N>& vec, uint32_t most) {
-#pragma unroll
   for (int i = 0; i < Vec<T, N>::kWords; ++i) {
     const uint32_t pair = N == 1 ? vec.word[i] * 0x10001u : vec.word[i];
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -46,7 +45,6 @@ __device__ __forceinline__ float largest_of(const Vec<T, N> (&vecs)[kVecs]) {
     float most = -INFINITY;
 #pragma unroll
     for (int p = 0; p < kVecs; ++p) {
-#pragma unroll
       for (int i = 0; i < N; ++i) most = fmaxf(most, vecs[p].elem[i]);
     }
     return most;
@@ -56,7 +54,6 @@ __device__ __forceinline__ float largest_of(const Vec<T, N> (&vecs)[kVecs]) {
 /// `word`, of two equal elements or an f32, in all words of a Vec.
 template <class T, int N>
 __device__ __forceinline__ void fill_words(Vec<T, N>& vec, uint32_t word) {
-#pragma unroll
   for (int i = 0; i < Vec<T, N>::kWords; ++i) {
     vec.word[i] = static_cast<typename Vec<T, N>::Word>(word);
   }

@@ -174,7 +174,6 @@ __device__ __forceinline__ Vec<To, N> bits_as(const Vec<From, N>& vec) {
     return vec;
   } else {
     Vec<To, N> same;
-#pragma unroll
     for (int i = 0; i < Vec<To, N>::kWords; ++i) same.word[i] = vec.word[i];
     return same;
   }
@@ -200,7 +199,6 @@ __device__ __forceinline__ auto held_of(const Load& load, const RowPlace& place,
     Vec<Held<Load>, N> held;
     Held<Load> v[N];
     load.template values<N>(place, raw, v);
-#pragma unroll
     for (int i = 0; i < N; ++i) held.elem[i] = v[i];
     return held;
   } else {
@@ -335,7 +333,6 @@ struct TwoInputs {
       } else {
         numbers_of(second, place, fetch<N>(second, place), v);
       }
-#pragma unroll
       for (int i = 0; i < N; ++i) held.elem[i] = v[i];
       return held;
     }

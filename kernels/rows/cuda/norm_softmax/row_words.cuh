@@ -54,7 +54,6 @@ __device__ __forceinline__ Vec<T, kVecSize> load_word(const T* matrix, int64_t a
                                                       int64_t elements) {
   if (at >= 0 && at + kVecSize <= elements) return load_vec_no_allocate(matrix + at);
   Vec<T, kVecSize> vec{};
-#pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
     if (at + i >= 0 && at + i < elements) vec.elem[i] = matrix[at + i];
   }
@@ -66,7 +65,6 @@ template <class T>
 __device__ __forceinline__ void keep_columns(Vec<T, kVecSize>& vec, int column, int columns,
                                              uint32_t pair) {
   if (has_all_columns(column, columns)) return;
-#pragma unroll
   for (int i = 0; i < kVecSize / 2; ++i) {
     const bool has_low = has_column(column + 2 * i, columns);
     const bool has_high = has_column(column + 2 * i + 1, columns);
@@ -78,7 +76,6 @@ __device__ __forceinline__ void keep_columns(Vec<T, kVecSize>& vec, int column, 
 __device__ __forceinline__ void keep_columns(float (&v)[kVecSize], int column, int columns,
                                              float other) {
   if (has_all_columns(column, columns)) return;
-#pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
     if (!has_column(column + i, columns)) v[i] = other;
   }
@@ -92,7 +89,6 @@ __device__ __forceinline__ void put_columns(const Store& store, const RowPlace& 
     const int column = static_cast<int>(place.column);
     if (!has_all_columns(column, columns)) {
       const auto vec = to_vec<typename Store::Element>(numbers);
-#pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         if (has_column(column + i, columns)) store.matrix[place.dense + i] = vec.elem[i];
       }
@@ -139,20 +135,16 @@ __device__ __forceinline__ Vec<T, kVecSize> load_vec_anywhere(const T* from) {
   const auto* const words = reinterpret_cast<const uint4*>(address & ~uintptr_t{15});
   const unsigned skip = address % 16;
   Vec<uint32_t, kWords + 4> raw{};
-#pragma unroll
   for (int i = 0; i <= kWords / 4; ++i) {
     if (i < kWords / 4 || skip != 0) set_words(raw, i, __ldg(words + i));
   }
-#pragma unroll
   for (int i = 0; i < kWords + 2; ++i) {
     if ((skip & 8) != 0) raw.word[i] = raw.word[i + 2];
   }
-#pragma unroll
   for (int i = 0; i < kWords + 1; ++i) {
     if ((skip & 4) != 0) raw.word[i] = raw.word[i + 1];
   }
   Vec<T, kVecSize> vec;
-#pragma unroll
   for (int i = 0; i < kWords; ++i) {
     vec.word[i] = __funnelshift_r(raw.word[i], raw.word[i + 1], (skip & 2) * 8);
   }
@@ -167,7 +159,6 @@ __device__ __forceinline__ Vec<T, kVecSize> load_columns(const T* from, int colu
     return load_vec_anywhere(from + column);
   }
   Vec<T, kVecSize> vec{};
-#pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
     if (has_column(column + i, columns)) vec.elem[i] = from[column + i];
   }

@@ -30,7 +30,6 @@ struct DroppedGradientLoad {
   __device__ void values(const RowPlace& place, const Vec<T, N>& raw, Compute<T> (&v)[N]) const {
     to_compute(raw, v);
     const uint32_t bits = mask[place.row * words + place.column / 32] >> (place.column % 32);
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       v[i] = ((bits >> i) & 1u) != 0 ? v[i] * keep_factor : Compute<T>(0);
     }

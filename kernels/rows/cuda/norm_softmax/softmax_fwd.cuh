@@ -25,16 +25,13 @@ struct ScoresLoad {
   template <int N>
   __device__ void values(const RowPlace& place, const Vec<T, N>& raw, Compute<T> (&v)[N]) const {
     to_compute(raw, v);
-#pragma unroll
     for (int i = 0; i < N; ++i) v[i] *= scale;
     if (bias != nullptr) {
       const Vec<T, N> added = vec_of<N>(bias, bias_rows, place);
-#pragma unroll
       for (int i = 0; i < N; ++i) v[i] += to_compute(added.elem[i]);
     }
     if (mask != nullptr) {
       const Vec<uint8_t, N> open = vec_of<N>(mask, mask_rows, place);
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         if (open.elem[i] == 0) v[i] = minus_infinity<Compute<T>>();
       }
@@ -48,7 +45,6 @@ struct ScoresLoad {
     const E* from = operand + rows.row_offset(place.row);
     if (rows.column_stride != 0) return load_vec<N>(from + place.column);
     Vec<E, N> same;
-#pragma unroll
     for (int i = 0; i < N; ++i) same.elem[i] = from[0];
     return same;
   }
@@ -77,7 +73,6 @@ struct ResultStore {
     store_compute(y + place.dense, values);
     if (!drops()) return;
     Compute<T> kept[N];
-#pragma unroll
     for (int i = 0; i < N; ++i) {
       kept[i] =
           ((bits >> i) & 1u) != 0 ? values[i] * Compute<T>(dropout.keep_factor) : Compute<T>(0);

@@ -90,7 +90,6 @@ struct SoftmaxRows : OneInput<Load> {
     const float shift = top[0] == minus_infinity<float>() ? 0.0f : top[0];
     float sum[1] = {};
     row.for_vecs([&](int p, auto& v) {
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const float difference = v[0][i] - shift;
         const float e = softmax_exp<T>(difference);
@@ -103,7 +102,6 @@ struct SoftmaxRows : OneInput<Load> {
     if (sum[0] != 0.0f) rest = kIsLog ? logf(sum[0]) : 1.0f / sum[0];
     row.for_own_vecs([&](int p) {
       float y[N];
-#pragma unroll
       for (int i = 0; i < N; ++i) y[i] = kIsLog ? kept[p][i] - rest : kept[p][i] * rest;
       row.store(p, y);
     });
@@ -116,7 +114,6 @@ struct SoftmaxRows : OneInput<Load> {
     // NaN loses here; it comes back with the sum.
     Number top[1] = {minus_infinity<Number>()};
     row.for_vecs([&](int64_t, auto& v) {
-#pragma unroll
       for (int i = 0; i < N; ++i) top[0] = Larger()(top[0], v[0][i]);
     });
     row.reduce(top, Larger());
@@ -126,7 +123,6 @@ struct SoftmaxRows : OneInput<Load> {
     Number sum[1] = {};
     row.for_vecs([&](int64_t, auto& v) {
       Number vec_sum = 0;
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const Number e = softmax_exp<T>(v[0][i] - shift);
         if constexpr (Row::kInRegisters && !kIsLog) v[0][i] = e;
@@ -140,7 +136,6 @@ struct SoftmaxRows : OneInput<Load> {
     if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
     for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
       Number y[N];
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         if constexpr (kIsLog) {
           y[i] = v[0][i] - shift - rest;
@@ -171,7 +166,6 @@ struct SoftmaxRows : OneInput<Load> {
     if constexpr (!kKeeps) row.keep_packed();
     row.for_vecs([&](int p, auto& v) {
       float vec_sum = 0.0f;
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         const float e = softmax_exp<T>(v[0][i] - shift);
         if constexpr (kKeeps) kept[p][i] = e;
@@ -206,7 +200,6 @@ struct SoftmaxRows : OneInput<Load> {
       const float factor = sum[0] == 0.0f ? 0.0f : smaller / sum[0];
       row.for_own_vecs([&](int p) {
         float y[N];
-#pragma unroll
         for (int i = 0; i < N; ++i) y[i] = kept[p][i] * factor;
         row.store(p, y);
       });
@@ -217,7 +210,6 @@ struct SoftmaxRows : OneInput<Load> {
       const float less = sum[0] == 0.0f ? nothing : (kIsLog ? logf(sum[0]) : log2f(sum[0]));
       row.for_vecs([&](int p, auto& v) {
         float y[N];
-#pragma unroll
         for (int i = 0; i < N; ++i) {
           const float difference = v[0][i] - row_shift;
           y[i] = kIsLog ? difference - less : exp2_approximate(fmaf(difference, kLog2E, -less));
@@ -247,7 +239,6 @@ struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
     Number sum[1] = {};
     row.for_vecs([&](auto, auto& v) {
       Number vec_sum = 0;
-#pragma unroll
       for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(vec_sum, v[0][i], v[1][i]);
       sum[0] += vec_sum;
     });
@@ -255,7 +246,6 @@ struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
     row.keep_packed();
     row.for_vecs([&](auto p, auto& v) {
       Number dx[N];
-#pragma unroll
       for (int i = 0; i < N; ++i) {
         dx[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
       }

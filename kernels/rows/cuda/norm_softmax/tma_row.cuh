@@ -115,7 +115,6 @@ class TmaRow {
     for (int p = thread_; p * kVecSize < end_; p += kThreads) {
       float v[kInputs][kVecSize];
       Vec<T, kVecSize> raw[kInputs];
-#pragma unroll
       for (int k = 0; k < kInputs; ++k) raw[k] = load_vec(vec(k, p));
       operation_.values(place_of(p), raw, v);
       work(p, v);
@@ -134,7 +133,6 @@ class TmaRow {
     } else {
       float top = -INFINITY;
       for_vecs([&](int, auto& v) {
-#pragma unroll
         for (int i = 0; i < kVecSize; ++i) top = fmaxf(top, v[0][i]);
       });
       return top;
@@ -212,7 +210,6 @@ class TmaRow {
       if constexpr (!kStoresInBulk) store_vec(to, rounded);
       return;
     }
-#pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       if (has(p * kVecSize + i)) to[i] = from_float<T>(values[i]);
     }
@@ -223,7 +220,6 @@ class TmaRow {
     padding.word[0] = operation_.padding();
 #pragma unroll
     for (int k = 0; k < kInputs; ++k) {
-#pragma unroll
       for (int i = 0; i < kVecSize; ++i) {
         const int cell = p * kVecSize + i;
         cells_[k * slot_ + cell] = has(cell) ? operation_.matrix(k)[at_ + cell] : padding.elem[0];
