@@ -18,7 +18,7 @@ std::vector<ChannelMoments> channel_moments(WorkerPool& pool, const ChannelsShap
                                             const float* x) {
   std::vector<ChannelMoments> moments(static_cast<size_t>(shape.channels));
   const auto of = [&](int64_t c) -> ChannelMoments& { return moments[static_cast<size_t>(c)]; };
-  const auto count = static_cast<double>(shape.elements_per_channel());
+  const auto count = static_cast<double>(shape.of_channel());
   for_channels(
       pool, shape, [&](int64_t c, int64_t i) { of(c).mean += static_cast<double>(x[i]); },
       [&](int64_t c) { of(c).mean /= count; });
@@ -58,7 +58,7 @@ void take_statistics(WorkerPool& pool, const BatchNormReluFwd& args) {
     return;
   }
   const std::vector<ChannelMoments> moments = channel_moments(pool, shape, args.x.as<float>());
-  const auto count = static_cast<double>(shape.elements_per_channel());
+  const auto count = static_cast<double>(shape.of_channel());
   for (int64_t c = 0; c < shape.channels; ++c) {
     const ChannelMoments& of = moments[static_cast<size_t>(c)];
     mean[c] = static_cast<float>(of.mean);
@@ -133,12 +133,12 @@ void run_cpu(WorkerPool& pool, const BatchNormReluBwd& args) {
       },
       [&](int64_t c) {
         write(dbeta[c], of(c).g);
-        const bool none = shape.elements_per_channel() == 0;  // then nothing was saved
+        const bool none = shape.of_channel() == 0;  // then nothing was saved
         write(dgamma[c], none ? 0.0 : of(c).gx * static_cast<double>(rstd[c]));
       });
 
   const bool is_batch = args.statistics == NormStatistics::kBatch;
-  const auto count = static_cast<double>(shape.elements_per_channel());
+  const auto count = static_cast<double>(shape.of_channel());
   for_elements(pool, shape, [&](int64_t i, int64_t c) {
     const float g = gradient(i);
     auto centred = static_cast<double>(g);

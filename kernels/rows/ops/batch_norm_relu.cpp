@@ -8,7 +8,7 @@ void validate(const BatchNormReluFwd& args) {
   const ArgumentCheck check(BatchNormReluFwd::kName);
   const ChannelsShape shape = check_channels(check, "x", args.x);
   const std::initializer_list<int64_t> like_x{shape.outer, shape.channels, shape.inner};
-  check.optional_view("addend", args.addend, shape.io, like_x);
+  check.optional_view("addend", args.addend, args.x.dtype, like_x);
   check.views(
       {{"gamma", args.gamma}, {"beta", args.beta}, {"mean", args.mean}, {"rstd", args.rstd}},
       DType::kF32, {shape.channels});
@@ -20,7 +20,7 @@ void validate(const BatchNormReluFwd& args) {
   } else if (has_mean != has_var) {
     check.refuse("running_var", "and running_mean: want both or none with data");
   }
-  check.view("y", args.y, shape.io, like_x);
+  check.view("y", args.y, args.x.dtype, like_x);
   check.optional_view("mask", args.mask, DType::kU8, {bit_bytes(shape.elements())});
   if (!(args.momentum >= 0.0f && args.momentum <= 1.0f)) {
     check.refuse("momentum", "= ", args.momentum, ", want a value in [0, 1]");
@@ -32,7 +32,7 @@ void validate(const BatchNormReluBwd& args) {
   const ArgumentCheck check(BatchNormReluBwd::kName);
   const ChannelsShape shape = check_channels(check, "dy", args.dy);
   const std::initializer_list<int64_t> like_dy{shape.outer, shape.channels, shape.inner};
-  check.view("x", args.x, shape.io, like_dy);
+  check.view("x", args.x, args.dy.dtype, like_dy);
   check.view("mask", args.mask, DType::kU8, {bit_bytes(shape.elements())});
   check.views({{"mean", args.mean},
                {"rstd", args.rstd},
@@ -40,8 +40,8 @@ void validate(const BatchNormReluBwd& args) {
                {"dgamma", args.dgamma},
                {"dbeta", args.dbeta}},
               DType::kF32, {shape.channels});
-  check.view("dx", args.dx, shape.io, like_dy);
-  check.optional_view("daddend", args.daddend, shape.io, like_dy);
+  check.view("dx", args.dx, args.dy.dtype, like_dy);
+  check.optional_view("daddend", args.daddend, args.dy.dtype, like_dy);
   if (args.daddend.has_data() && args.daddend.data == args.dx.data) {
     check.refuse("daddend", "and dx share memory, want two buffers");
   }

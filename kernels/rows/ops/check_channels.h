@@ -1,26 +1,23 @@
 #pragma once
 
 #include "kernels/base/check.h"
+#include "kernels/base/host_device.h"
 
 namespace bertha {
 
 /// A tensor of channels, [N, C, S] in row-major order; see kernels/rows/ops/prelu.h.
 struct ChannelsShape {
-  DType io = DType::kF32;
-  int64_t outer = 0;     // N
-  int64_t channels = 0;  // C
-  int64_t inner = 0;     // S
+  int64_t outer;     // N
+  int64_t channels;  // C
+  int64_t inner;     // S
 
-  int64_t elements() const { return outer * channels * inner; }
-  int64_t elements_per_channel() const { return outer * inner; }
+  BERTHA_HOST_DEVICE int64_t elements() const { return outer * channels * inner; }
+  BERTHA_HOST_DEVICE int64_t of_channel() const { return outer * inner; }
 };
 
 /// The extents of three axes; does not check.
 inline ChannelsShape channels_shape(const View& view) {
-  return {.io = view.dtype,
-          .outer = view.extent(0),
-          .channels = view.extent(1),
-          .inner = view.extent(2)};
+  return {view.extent(0), view.extent(1), view.extent(2)};
 }
 
 /// Three axes of an io dtype.
@@ -29,7 +26,7 @@ inline ChannelsShape check_channels(const ArgumentCheck& check, const char* fiel
   check.rank(field, view, 3);
   check.io(field, view);
   const ChannelsShape shape = channels_shape(view);
-  check.view(field, view, shape.io, {shape.outer, shape.channels, shape.inner});
+  check.view(field, view, view.dtype, {shape.outer, shape.channels, shape.inner});
   return shape;
 }
 

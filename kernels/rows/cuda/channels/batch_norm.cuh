@@ -233,7 +233,7 @@ struct NormApply {
 
 /// Tiles whose elements are all kept, or nothing.
 template <class Tile>
-std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const ChannelExtents& extents,
+std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const ChannelsShape& extents,
                                        bool aligned) {
   constexpr int64_t kVecBytes = kVecSize * sizeof(typename Tile::Element);
   const auto plan = extents.inner == 1 ? plan_column_tiles : plan_plane_tiles;
@@ -243,7 +243,7 @@ std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const Channel
 /// The first two of three kernels: sums, and the constants that follow from them.
 template <class Sums, class Finish>
 NormTables sum_channels(CudaContext& context, const Sums& sums, const Finish& finish,
-                        const ChannelExtents& extents, bool aligned) {
+                        const ChannelsShape& extents, bool aligned) {
   using Sum = typename Sums::Sum;
   const ChannelSumPlan plan = plan_channel_sums<Sums>(context, extents, aligned);
   const int64_t stride = round_up(extents.channels, 4);

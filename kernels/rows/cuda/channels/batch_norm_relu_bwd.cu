@@ -93,7 +93,7 @@ struct BackwardTile {
 };
 
 template <class T>
-void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelExtents& extents) {
+void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelsShape& extents) {
   using BatchApply = BackwardApply<T, NormStatistics::kBatch>;
   using RunningApply = BackwardApply<T, NormStatistics::kRunning>;
   const GradientSums<T> sums{elements<T>(args.dy), elements<T>(args.x), args.mask.as<uint8_t>(),
@@ -126,7 +126,7 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const ChannelE
 
 template <>
 void run_cuda(CudaContext& context, const BatchNormReluBwd& args) {
-  const ChannelExtents extents = channel_extents(args.dy);
+  const ChannelsShape extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
   if (extents.elements() == 0) {  // sums over nothing
     context.add_nothing(args.accumulate, args.dgamma);

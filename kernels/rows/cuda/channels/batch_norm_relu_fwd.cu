@@ -109,7 +109,7 @@ struct ForwardTile {
 };
 
 template <class T>
-void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelExtents& extents) {
+void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelsShape& extents) {
   ForwardApply<T> apply(args);
   const bool aligned = is_aligned({apply.x, apply.addend, apply.y});
   const MomentSums<T> moments{apply.x, extents.inner};
@@ -147,7 +147,7 @@ void forward(CudaContext& context, const BatchNormReluFwd& args, const ChannelEx
 
 template <>
 void run_cuda(CudaContext& context, const BatchNormReluFwd& args) {
-  const ChannelExtents extents = channel_extents(args.x);
+  const ChannelsShape extents = channel_extents(args.x);
   if (extents.elements() == 0) return;
   dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) { forward<T>(context, args, extents); });
 }

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kMostApplyThreads, Policy::kBlocksPerSm)
 /// tables do. There is at least one element.
 template <class Policy>
 void apply_to_channels(const CudaContext& context, const Policy& policy,
-                       const ChannelExtents& extents, bool aligned, bool table_aligned) {
+                       const ChannelsShape& extents, bool aligned, bool table_aligned) {
   // 256 threads where they see the same 2,048 columns all the time, as 128 do not.
   const bool is_row = extents.inner == 1 && extents.channels == kMostApplyThreads * kVecSize;
   const int threads = is_row ? kMostApplyThreads : Policy::kThreads;

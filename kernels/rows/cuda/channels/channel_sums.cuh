@@ -56,7 +56,7 @@ struct ChannelSumPlan {
 /// There is at least one element; `aligned` says whether all tensors begin at multiples of 16
 /// bytes.
 template <class Policy>
-ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelExtents& extents,
+ChannelSumPlan plan_channel_sums(const CudaContext& context, const ChannelsShape& extents,
                                  bool aligned) {
   ChannelSumPlan plan{};
   if (extents.inner == 1) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void sum_block(const Policy& policy,
 template <class Policy, int N, bool kColumns>
 __global__ void __launch_bounds__(kSumThreads,
                                   kColumns || N == 1 ? kColumnBlocksPerSm : kPlaneBlocksPerSm)
-    channel_sums_kernel(Policy policy, ChannelExtents extents, ChannelSumPlan plan,
+    channel_sums_kernel(Policy policy, ChannelsShape extents, ChannelSumPlan plan,
                         typename Policy::Sum* partial) {
   using Sum = typename Policy::Sum;
   constexpr int kQuantities = Policy::kQuantities;
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kSumThreads,
 /// partial: Sum [plan.splits, kQuantities, C].
 template <class Policy>
 void launch_channel_sums(const CudaContext& context, const Policy& policy,
-                         const ChannelExtents& extents, const ChannelSumPlan& plan,
+                         const ChannelsShape& extents, const ChannelSumPlan& plan,
                          typename Policy::Sum* partial) {
   const auto launch = [&](auto* kernel) {
     launch_kernel(context.stream, kernel, {{plan.groups, plan.splits}, kSumThreads}, policy,

@@ -52,7 +52,7 @@ struct ChannelTiles {
 
 /// Tiles of `channels` channels with one block each, or nothing if 31 bits or a block's threads are
 /// too few.
-inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents, VecChannels kind,
+inline std::optional<ChannelTiles> cut_into_tiles(const ChannelsShape& extents, VecChannels kind,
                                                   int64_t channels, int blocks_per_sm) {
   constexpr int64_t kMostStepsPastEnd = 16;  // of a thread's index
   const int64_t width = channels * extents.inner / kVecSize;
@@ -87,7 +87,7 @@ inline std::optional<ChannelTiles> cut_into_tiles(const ChannelExtents& extents,
 /// nothing where they do not suit. `aligned` says whether all tensors begin at multiples of 16
 /// bytes.
 inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
-                                                    const ChannelExtents& extents, int kept,
+                                                    const ChannelsShape& extents, int kept,
                                                     int64_t vec_bytes, bool aligned) {
   struct Choice {
     int blocks_per_sm;
@@ -128,7 +128,7 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
 
 /// Tiles of columns, for channels last: as many blocks as run at once.
 inline std::optional<ChannelTiles> plan_column_tiles(const CudaContext& context,
-                                                     const ChannelExtents& extents, int kept,
+                                                     const ChannelsShape& extents, int kept,
                                                      int64_t vec_bytes, bool aligned) {
   const int64_t channels = std::gcd(int64_t{kMostTileChannels}, extents.channels);
   if (context.kernels != KernelSet::kSm90a) return std::nullopt;

@@ -61,7 +61,7 @@ struct TilePart {
 };
 
 template <VecChannels kChannels>
-__device__ __forceinline__ TilePart<kChannels> tile_part(const ChannelExtents& extents,
+__device__ __forceinline__ TilePart<kChannels> tile_part(const ChannelsShape& extents,
                                                          const ChannelTiles& tiles) {
   const auto thread = static_cast<int>(threadIdx.x);
   const auto rank = static_cast<int>(blockIdx.y);
@@ -161,7 +161,7 @@ __device__ __forceinline__ void apply_tile(
 /// The exchange and its readers are for kConsecutive.
 template <class Policy, VecChannels kChannels, int kBlocksPerSm>
 __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
-    channel_tile_kernel(Policy policy, ChannelExtents extents, ChannelTiles tiles, uint64_t* words,
+    channel_tile_kernel(Policy policy, ChannelsShape extents, ChannelTiles tiles, uint64_t* words,
                         uint32_t* readers) {
 #if __CUDA_ARCH__ == 900  // clusters; see channel_tile_plan.cuh
   using Sums = typename Policy::Sums;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(tile_threads(kBlocksPerSm), kBlocksPerSm)
 }
 
 template <class Policy, VecChannels kChannels, int kBlocksPerSm>
-void launch_tile_kernel(CudaContext& context, const Policy& policy, const ChannelExtents& extents,
+void launch_tile_kernel(CudaContext& context, const Policy& policy, const ChannelsShape& extents,
                         const ChannelTiles& tiles) {
   constexpr bool kIsColumns = kChannels == VecChannels::kConsecutive;
   const int64_t bytes = int64_t{tiles.block_vecs} * Policy::kKept * kVecSize *
@@ -250,7 +250,7 @@ void launch_tile_kernel(CudaContext& context, const Policy& policy, const Channe
 
 /// Tiles of plan_plane_tiles or plan_column_tiles.
 template <class Policy>
-void launch_channel_tiles(CudaContext& context, const Policy& policy, const ChannelExtents& extents,
+void launch_channel_tiles(CudaContext& context, const Policy& policy, const ChannelsShape& extents,
                           const ChannelTiles& tiles) {
   // Without this, a warning where the code is not for sm_90a, which alone uses it.
   if constexpr (Policy::kKept > 0) static_assert(Policy::kApplyInFlight > 0);

@@ -4,7 +4,6 @@
 
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/base/divide.h"
-#include "kernels/base/host_device.h"
 #include "kernels/rows/ops/check_channels.h"
 
 namespace bertha {
@@ -47,19 +46,9 @@ class Divisor {
 };
 
 /// The extents that kernels see, of the same elements: a single channel is one plane.
-struct ChannelExtents {
-  int64_t outer;
-  int64_t channels;
-  int64_t inner;
-
-  BERTHA_HOST_DEVICE int64_t elements() const { return outer * channels * inner; }
-  BERTHA_HOST_DEVICE int64_t of_channel() const { return outer * inner; }
-};
-
-inline ChannelExtents channel_extents(const View& view) {
+inline ChannelsShape channel_extents(const View& view) {
   const ChannelsShape shape = channels_shape(view);
-  if (shape.channels == 1) return {1, 1, shape.elements()};
-  return {shape.outer, shape.channels, shape.inner};
+  return shape.channels == 1 ? ChannelsShape{1, 1, shape.elements()} : shape;
 }
 
 /// The channel of an element, and the element's index among its S neighbours.
@@ -71,13 +60,13 @@ struct ChannelPlace {
 /// Finds the channel of an element, without divisions where elements are counted in 31 bits.
 class ChannelFinder {
  public:
-  explicit ChannelFinder(const ChannelExtents& extents)
+  explicit ChannelFinder(const ChannelsShape& extents)
       : extents_(extents),
         is_narrow_(extents.elements() <= INT32_MAX),
         inner_(is_narrow_ ? extents.inner : 1),
         channels_(is_narrow_ ? extents.channels : 1) {}
 
-  __device__ __forceinline__ const ChannelExtents& extents() const { return extents_; }
+  __device__ __forceinline__ const ChannelsShape& extents() const { return extents_; }
   __device__ __forceinline__ ChannelPlace operator()(int64_t element) const {
     if (is_narrow_) return narrow(static_cast<uint32_t>(element));
     const int64_t plane = element / extents_.inner;
@@ -90,7 +79,7 @@ class ChannelFinder {
   }
 
  private:
-  ChannelExtents extents_;
+  ChannelsShape extents_;
   bool is_narrow_;
   Divisor inner_;
   Divisor channels_;
@@ -100,7 +89,7 @@ class ChannelFinder {
 /// 16 bytes.
 template <VecChannels kChannels, class T>
 __device__ __forceinline__ void channel_values(const T* table, const ChannelPlace& place,
-                                               const ChannelExtents& extents,
+                                               const ChannelsShape& extents,
                                                float (&values)[kVecSize]) {
   if constexpr (kChannels == VecChannels::kOne) {
     const float value = to_float(table[place.channel]);

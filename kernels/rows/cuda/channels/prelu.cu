@@ -125,7 +125,7 @@ struct BackwardTile {
 
 /// Tiles, or nothing where two kernels are faster: planes of 2,048 elements and more, and a single
 /// tile of columns, whose last block has many others to add up.
-std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const ChannelExtents& extents,
+std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const ChannelsShape& extents,
                                        bool aligned) {
   constexpr int64_t kLongPlane = 2048;
   if (extents.inner == 1) {
@@ -139,7 +139,7 @@ std::optional<ChannelTiles> plan_tiles(const CudaContext& context, const Channel
 }
 
 template <class T>
-void backward(CudaContext& context, const PreluBwd& args, const ChannelExtents& extents) {
+void backward(CudaContext& context, const PreluBwd& args, const ChannelsShape& extents) {
   const BackwardSums<T> sums{elements<T>(args.dy), elements<T>(args.x), elements<T>(args.slope),
                              elements<T>(args.dx)};
   const SlopeFinish<T> finish{elements<T>(args.dslope), args.accumulate == Accumulate::kYes};
@@ -159,7 +159,7 @@ void backward(CudaContext& context, const PreluBwd& args, const ChannelExtents& 
 
 template <>
 void run_cuda(CudaContext& context, const PreluFwd& args) {
-  const ChannelExtents extents = channel_extents(args.x);
+  const ChannelsShape extents = channel_extents(args.x);
   if (extents.elements() == 0) return;
   dispatch_io(args.x.dtype, [&]<class T>(TypeTag<T>) {
     const ForwardApply<T> policy{elements<T>(args.x), elements<T>(args.slope), elements<T>(args.y)};
@@ -170,7 +170,7 @@ void run_cuda(CudaContext& context, const PreluFwd& args) {
 
 template <>
 void run_cuda(CudaContext& context, const PreluBwd& args) {
-  const ChannelExtents extents = channel_extents(args.dy);
+  const ChannelsShape extents = channel_extents(args.dy);
   if (extents.channels == 0) return;
   // Sums over nothing.
   if (extents.elements() == 0) return context.add_nothing(args.accumulate, args.dslope);

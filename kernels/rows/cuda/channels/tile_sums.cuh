@@ -83,7 +83,7 @@ struct PlaneSums {
 template <int kThreads, VecChannels kChannels, class Sums>
 __device__ __forceinline__ void sum_planes(
     const Sums& policy, const ThreadSums<Sums>& own, const ThreadChannels<kChannels>& channels,
-    int64_t first_channel, const ChannelExtents& extents, const ChannelTiles& tiles,
+    int64_t first_channel, const ChannelsShape& extents, const ChannelTiles& tiles,
     PlaneSums<kChannels, typename Sums::Sum, Sums::kQuantities, kThreads>& shared) {
   using Sum = typename Sums::Sum;
   constexpr int kQuantities = Sums::kQuantities;
