@@ -8,30 +8,6 @@
 namespace bertha {
 namespace {
 
-struct ChannelMoments {
-  double mean = 0.0;
-  double squares = 0.0;  // sum of squared differences to the mean
-};
-
-/// Two passes in f64.
-std::vector<ChannelMoments> channel_moments(WorkerPool& pool, const ChannelsShape& shape,
-                                            const float* x) {
-  std::vector<ChannelMoments> moments(static_cast<size_t>(shape.channels));
-  const auto of = [&](int64_t c) -> ChannelMoments& { return moments[static_cast<size_t>(c)]; };
-  const auto count = static_cast<double>(shape.of_channel());
-  for_channels(
-      pool, shape, [&](int64_t c, int64_t i) { of(c).mean += static_cast<double>(x[i]); },
-      [&](int64_t c) { of(c).mean /= count; });
-  for_channels(
-      pool, shape,
-      [&](int64_t c, int64_t i) {
-        const double difference = static_cast<double>(x[i]) - of(c).mean;
-        of(c).squares += difference * difference;
-      },
-      [](int64_t) {});
-  return moments;
-}
-
 float rstd_of(double variance, float epsilon) {
   return static_cast<float>(1.0 / std::sqrt(variance + static_cast<double>(epsilon)));
 }
@@ -42,9 +18,10 @@ void move(float& running, double batch, float momentum) {
   running = static_cast<float>(before + static_cast<double>(momentum) * (batch - before));
 }
 
-/// Fills mean and rstd, and updates the running statistics.
+/// Fills mean and rstd, and updates the running statistics; two passes in f64.
 void take_statistics(WorkerPool& pool, const BatchNormReluFwd& args) {
   const ChannelsShape shape = channels_shape(args.x);
+  const float* x = args.x.as<float>();
   float* mean = args.mean.as<float>();
   float* rstd = args.rstd.as<float>();
   const bool has_running = args.running_mean.has_data();
@@ -57,16 +34,29 @@ void take_statistics(WorkerPool& pool, const BatchNormReluFwd& args) {
     }
     return;
   }
-  const std::vector<ChannelMoments> moments = channel_moments(pool, shape, args.x.as<float>());
+  struct Moments {
+    double mean = 0.0;
+    double squares = 0.0;  // sum of squared differences to the mean
+  };
+  std::vector<Moments> moments(static_cast<size_t>(shape.channels));
+  const auto of = [&](int64_t c) -> Moments& { return moments[static_cast<size_t>(c)]; };
   const auto count = static_cast<double>(shape.of_channel());
-  for (int64_t c = 0; c < shape.channels; ++c) {
-    const ChannelMoments& of = moments[static_cast<size_t>(c)];
-    mean[c] = static_cast<float>(of.mean);
-    rstd[c] = rstd_of(of.squares / count, args.epsilon);
-    if (!has_running) continue;
-    move(running_mean[c], of.mean, args.momentum);
-    if (count > 1.0) move(running_var[c], of.squares / (count - 1.0), args.momentum);
-  }
+  for_channels(
+      pool, shape, [&](int64_t c, int64_t i) { of(c).mean += static_cast<double>(x[i]); },
+      [&](int64_t c) { of(c).mean /= count; });
+  for_channels(
+      pool, shape,
+      [&](int64_t c, int64_t i) {
+        const double difference = static_cast<double>(x[i]) - of(c).mean;
+        of(c).squares += difference * difference;
+      },
+      [&](int64_t c) {
+        mean[c] = static_cast<float>(of(c).mean);
+        rstd[c] = rstd_of(of(c).squares / count, args.epsilon);
+        if (!has_running) return;
+        move(running_mean[c], of(c).mean, args.momentum);
+        if (count > 1.0) move(running_var[c], of(c).squares / (count - 1.0), args.momentum);
+      });
 }
 
 bool bit_at(const uint8_t* mask, int64_t i) { return (mask[i / 8] >> (i % 8) & 1) != 0; }
