@@ -32,10 +32,10 @@ struct BackwardApply : NormApply<T> {
   const T* x;
   const uint8_t* mask;
   T* dx;
-  T* daddend;         // or null
-  NormTables tables;  // as in GradientFinish
+  T* daddend;            // or null
+  ChannelTables tables;  // as in GradientFinish
 
-  BackwardApply(const BatchNormReluBwd& args, const NormTables& of_channels)
+  BackwardApply(const BatchNormReluBwd& args, const ChannelTables& of_channels)
       : dy(elements<T>(args.dy)),
         x(elements<T>(args.x)),
         mask(args.mask.as<uint8_t>()),
@@ -114,7 +114,7 @@ void backward(CudaContext& context, const BatchNormReluBwd& args, const Channels
       return launch_channel_tiles(context, tile, extents, *tiles);
     }
   }
-  const NormTables tables = sum_channels(context, sums, finish, extents, aligned);
+  const ChannelTables tables = sum_channels(context, sums, finish, extents, aligned);
   if (is_batch) {
     apply_to_channels(context, BatchApply(args, tables), extents, all_aligned, true);
   } else {

@@ -54,8 +54,8 @@ struct ForwardApply : NormApply<T> {
   const T* x;
   const T* addend;  // or null
   T* y;
-  uint8_t* mask;        // or null
-  NormTables tables{};  // mean, rstd * gamma, beta
+  uint8_t* mask;           // or null
+  ChannelTables tables{};  // mean, rstd * gamma, beta
 
   explicit ForwardApply(const BatchNormReluFwd& args)
       : x(elements<T>(args.x)),

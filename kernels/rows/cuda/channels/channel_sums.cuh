@@ -269,4 +269,28 @@ void finish_channels(const CudaContext& context, const Finish& finish,
                 channels, tables, stride);
 }
 
+/// f32 [kTables, stride] in scratch: what the last kernel needs of each channel.
+struct ChannelTables {
+  float* data;
+  int64_t stride;  // channels, rounded up to a multiple of 16 bytes
+
+  __device__ const float* of(int table) const { return data + table * stride; }
+};
+
+/// Both kernels, and the constants that follow from the sums. `aligned` as in plan_channel_sums.
+template <class Sums, class Finish>
+ChannelTables sum_channels(CudaContext& context, const Sums& sums, const Finish& finish,
+                           const ChannelsShape& extents, bool aligned) {
+  using Sum = typename Sums::Sum;
+  const ChannelSumPlan plan = plan_channel_sums<Sums>(context, extents, aligned);
+  const int64_t stride = round_up(extents.channels, 4);
+  const int64_t bytes = plan.splits * Sums::kQuantities * stride * int64_t{sizeof(Sum)};
+  void* const scratch = context.scratch.take(bytes + Finish::kTables * stride * 4);
+  const ChannelTables tables{reinterpret_cast<float*>(static_cast<char*>(scratch) + bytes), stride};
+  launch_channel_sums(context, sums, extents, plan, static_cast<Sum*>(scratch));
+  finish_channels(context, finish, static_cast<const Sum*>(scratch), plan.splits, extents.channels,
+                  tables.data, stride);
+  return tables;
+}
+
 }  // namespace bertha

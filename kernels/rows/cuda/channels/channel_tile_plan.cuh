@@ -2,6 +2,7 @@
 
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "kernels/base/cuda/cuda_context.h"
 #include "kernels/rows/cuda/channels/channels.cuh"
@@ -89,12 +90,8 @@ inline std::optional<ChannelTiles> cut_into_tiles(const ChannelsShape& extents, 
 inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
                                                     const ChannelsShape& extents, int kept,
                                                     int64_t vec_bytes, bool aligned) {
-  struct Choice {
-    int blocks_per_sm;
-    int most_blocks;
-  };
-  // At most two large blocks per tile where all tiles run at once.
-  constexpr Choice kChoices[] = {
+  // Blocks of an SM, and the most of a tile: two large ones where all tiles run at once.
+  constexpr std::pair<int, int> kChoices[] = {
       {1, 2}, {4, kMostTileBlocks}, {2, kMostTileBlocks}, {1, kMostTileBlocks}};
   const bool is_one = extents.inner % kVecSize == 0;
   if (context.kernels != KernelSet::kSm90a) return std::nullopt;
@@ -102,13 +99,13 @@ inline std::optional<ChannelTiles> plan_plane_tiles(const CudaContext& context,
   const int64_t channels = is_one ? 1 : kVecSize / std::gcd(int64_t{kVecSize}, extents.inner);
   if (extents.channels % channels != 0) return std::nullopt;
   const VecChannels kind = is_one ? VecChannels::kOne : VecChannels::kTwo;
-  for (const Choice& choice : kChoices) {
-    if (choice.blocks_per_sm == 4 && (!is_one || kept < 2)) continue;  // BatchNorm backward only
-    const auto cut = cut_into_tiles(extents, kind, channels, choice.blocks_per_sm);
+  for (const auto& [blocks_per_sm, most_blocks] : kChoices) {
+    if (blocks_per_sm == 4 && (!is_one || kept < 2)) continue;  // BatchNorm backward only
+    const auto cut = cut_into_tiles(extents, kind, channels, blocks_per_sm);
     if (!cut) continue;
     ChannelTiles tiles = *cut;
-    if (choice.most_blocks == 2 && tiles.tiles > context.sm_count) continue;
-    while (tiles.blocks < choice.most_blocks && !tiles.fits(kept * vec_bytes)) {
+    if (most_blocks == 2 && tiles.tiles > context.sm_count) continue;
+    while (tiles.blocks < most_blocks && !tiles.fits(kept * vec_bytes)) {
       tiles.split(2 * tiles.blocks);
     }
     if (!tiles.fits(kept * vec_bytes)) continue;

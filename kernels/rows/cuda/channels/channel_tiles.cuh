@@ -245,7 +245,8 @@ void launch_tile_kernel(CudaContext& context, const Policy& policy, const Channe
   if (!kIsColumns && tiles.blocks > 1) shape.cluster = {1, tiles.blocks};
   const auto& exchange = context.state<InterBlockExchange>();
   launch_kernel(context.stream, channel_tile_kernel<Policy, kChannels, kBlocksPerSm>, shape, policy,
-                extents, tiles, exchange.words(), exchange.readers());
+                extents, tiles, static_cast<uint64_t*>(exchange.words.data()),
+                static_cast<uint32_t*>(exchange.readers.data()));
 }
 
 /// Tiles of plan_plane_tiles or plan_column_tiles.

@@ -148,11 +148,7 @@ void backward(CudaContext& context, const PreluBwd& args, const ChannelsShape& e
     launch_channel_tiles(context, BackwardTile<T>{sums, finish}, extents, *tiles);
     return;
   }
-  const auto plan = plan_channel_sums<BackwardSums<T>>(context, extents, aligned);
-  auto* const partial = static_cast<float*>(
-      context.scratch.take(plan.splits * extents.channels * static_cast<int64_t>(sizeof(float))));
-  launch_channel_sums(context, sums, extents, plan, partial);
-  finish_channels(context, finish, partial, plan.splits, extents.channels, nullptr, 0);
+  sum_channels(context, sums, finish, extents, aligned);
 }
 
 }  // namespace

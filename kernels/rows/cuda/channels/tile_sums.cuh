@@ -15,21 +15,13 @@ inline constexpr int kExchangeWords = 128;  // per SM
 /// 64-bit flag-packed values by which blocks of a kernel exchange numbers, and counts of the blocks
 /// that have read some of them. All zero between kernels of the stream: the last reader of a value
 /// resets it.
-class InterBlockExchange {
- public:
+struct InterBlockExchange {
   explicit InterBlockExchange(CudaContext& context)
-      : words_(
-            context.device.allocate(context.sm_count * kExchangeWords * int64_t{sizeof(uint64_t)})),
-        readers_(context.device.allocate(context.sm_count * int64_t{sizeof(uint32_t)})) {}
+      : words(context.device.allocate(context.sm_count * kExchangeWords * 8)),
+        readers(context.device.allocate(context.sm_count * 4)) {}
 
-  /// kExchangeWords per SM.
-  uint64_t* words() const { return static_cast<uint64_t*>(words_.data()); }
-  /// One per SM.
-  uint32_t* readers() const { return static_cast<uint32_t*>(readers_.data()); }
-
- private:
-  Buffer words_;
-  Buffer readers_;
+  Buffer words;    // u64, kExchangeWords per SM
+  Buffer readers;  // u32, one per SM
 };
 
 /// Which channels of the tile a thread's vectors belong to, the same for all of them.
@@ -173,11 +165,6 @@ __device__ __forceinline__ uint64_t load_word(const uint64_t* from) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(from) : "memory");
   return found;
 }
-/// `found`, or where that is zero, the word as soon as it has been stored.
-__device__ __forceinline__ uint64_t wait_for_word(const uint64_t* from, uint64_t found) {
-  while (found == 0) found = load_word(from);
-  return found;
-}
 
 /// How the blocks of a tile, all of which run at once, exchange their sums:
 ///
@@ -301,7 +288,9 @@ class ColumnSums {
       const auto word = [&](int k) { return of_pair + (block + k * kGroups) * kPairs; };
       for (int k = 0; k < kInFlight; ++k) found[k] = has(k) ? load_word(word(k)) : 0;
       for (int k = 0; k < kInFlight; ++k) {
-        if (has(k)) sum += value_of<Sum>(wait_for_word(word(k), found[k]));
+        if (!has(k)) continue;
+        while (found[k] == 0) found[k] = load_word(word(k));
+        sum += value_of<Sum>(found[k]);
       }
     }
     return sum;
