@@ -214,17 +214,14 @@ std::vector<RowCase> make_row_cases(const RowSweep& sweep) {
 }
 
 std::vector<RowCase> make_channel_cases(int64_t images) {
-  struct Layer {
-    int64_t channels;
-    int64_t side;
-  };
-  // Layers of an InsightFace network, and of ResNet-50.
+  using Layer = std::pair<int64_t, int64_t>;  // channels and side
+  // Of an InsightFace network, and of ResNet-50.
   constexpr Layer kLayers[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
   constexpr Layer kResNetSums[] = {{256, 56}, {512, 28}, {1024, 14}, {2048, 7}};
   std::vector<RowCase> cases;
   for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
     const auto of = [&](const Layer& layer) -> Images {
-      return {images, layer.channels, layer.side, layout};
+      return {images, layer.first, layer.second, layout};
     };
     for (const Layer& layer : kLayers) add_prelu(of(layer), cases);
     for (const Layer& layer : kLayers) add_batch_norm_relu(of(layer), false, cases);

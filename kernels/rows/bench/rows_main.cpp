@@ -132,20 +132,21 @@ struct RowBackend {
 
 RowBackend make_backend(const Options& options) {
   RowBackend made;
+  auto* make_ops = make_cpu_row_ops;
 #ifdef BERTHA_ROWS_CUDA
   if (options.device == "cuda" || (options.device == "auto" && count_cuda_devices() > 0)) {
     made.device = make_cuda_device(0);
-    made.stream = made.device->make_stream();
-    made.ops = make_cuda_row_ops(*made.device, *made.stream);
-    return made;
+    make_ops = make_cuda_row_ops;
   }
 #endif
-  if (options.device == "cuda") {
-    fail(ExitCode::kEnvironment, "--device cuda: this program has no CUDA backend.");
+  if (made.device == nullptr) {
+    if (options.device == "cuda") {
+      fail(ExitCode::kEnvironment, "--device cuda: this program has no CUDA backend.");
+    }
+    made.device = make_cpu_device(static_cast<int>(options.threads));
   }
-  made.device = make_cpu_device(static_cast<int>(options.threads));
   made.stream = made.device->make_stream();
-  made.ops = make_cpu_row_ops(*made.device, *made.stream);
+  made.ops = make_ops(*made.device, *made.stream);
   return made;
 }
 
