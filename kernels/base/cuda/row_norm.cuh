@@ -102,6 +102,24 @@ __device__ __forceinline__ float element(const float (&numbers)[N], int i) {
   return numbers[i];
 }
 
+/// A vector's part of a row's sums of g = dy * gamma and of g * (x - mean), and of the column sums.
+/// x and gamma are Vecs or numbers.
+template <class X, class Gamma>
+__device__ __forceinline__ void add_gradient_sums(const float (&dy)[kVecSize], const X& x,
+                                                  const Gamma& gamma, RowStatistics row,
+                                                  float (&sums)[2], float (&dgamma)[kVecSize],
+                                                  float (&dbeta)[kVecSize]) {
+#pragma unroll
+  for (int i = 0; i < kVecSize; ++i) {
+    // Times rstd. mean * rstd, rounded, would cost a row far from 0 its digits.
+    const float of_gamma = dy[i] * (element(x, i) - row.mean);
+    sums[0] = fmaf(dy[i], element(gamma, i), sums[0]);
+    sums[1] = fmaf(of_gamma, element(gamma, i), sums[1]);
+    dgamma[i] = fmaf(of_gamma, row.rstd, dgamma[i]);
+    dbeta[i] += dy[i];
+  }
+}
+
 /// The sums of a row's gradient: mean(g) and mean(g * n), with g = dy * gamma and
 /// n = (x - mean) * rstd; then dx = rstd * (g - mean(g) - n * mean(g * n)).
 template <class Shape>
@@ -114,19 +132,10 @@ struct NormGradientSums {
   __device__ __forceinline__ void add_row(int r, const float (&dy)[kVecSize], const X& x,
                                           const Vec<Parameter, kVecSize>& gamma, RowStatistics row,
                                           float (&dgamma)[kVecSize], float (&dbeta)[kVecSize]) {
-    float sum_g = 0.0f;
-    float sum_gn = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kVecSize; ++i) {
-      // Times rstd. mean * rstd, rounded, would cost a row far from 0 its digits.
-      const float of_gamma = dy[i] * (element(x, i) - row.mean);
-      sum_g = fmaf(dy[i], element(gamma, i), sum_g);
-      sum_gn = fmaf(of_gamma, element(gamma, i), sum_gn);
-      dgamma[i] = fmaf(of_gamma, row.rstd, dgamma[i]);
-      dbeta[i] += dy[i];
-    }
-    values[2 * r] = sum_g;
-    values[2 * r + 1] = sum_gn * row.rstd;
+    float sums[2] = {};
+    add_gradient_sums(dy, x, gamma, row, sums, dgamma, dbeta);
+    values[2 * r] = sums[0];
+    values[2 * r + 1] = sums[1] * row.rstd;
   }
 
   __device__ __forceinline__ void reduce(const RowTeam<Shape>& team,

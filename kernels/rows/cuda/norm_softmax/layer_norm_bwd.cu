@@ -31,8 +31,7 @@ void run_backward(CudaContext& context, const LayerNormBwd& args) {
 
 template <>
 void run_cuda(CudaContext& context, const LayerNormBwd& args) {
-  dispatch_floating(args.dy.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_floating(args.dy.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (sizeof(T) == 2) {
       if (parameter_dtype(args) != args.dy.dtype) return run_backward<T, float>(context, args);
     }

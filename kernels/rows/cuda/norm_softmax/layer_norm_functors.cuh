@@ -16,19 +16,9 @@ namespace bertha {
 // LayerNorm with Load and Store functors (row_functors.cuh, kernels/rows/functors.md): the plain
 // operation is layer_norm_rows of PlainNormForward and layer_norm_gradient_rows of NormBackward.
 //
-// Which kernel takes which rows is what was fastest (kernels/rows/measured/rows.md):
-//
-//   forward, in vectors of 8 columns: rows of a multiple of 8 columns at 16-byte aligned addresses,
-//   and of matrices of 16 bits any width and address (row_words.cuh)
-//     layernorm_fwd_warp_per_row.cuh    up to 1,024 columns; 1,273 that begin anywhere
-//     layernorm_fwd_block_per_row.cuh   aligned up to 16,384 (f32: 8,192), in clusters from 33,793
-//     layernorm_fwd_persistent.cuh      16 bits from a matrix, without a residual, up to 33,792
-//   backward, the same rows, from matrices
-//     layernorm_bwd_team.cuh            16 bits, aligned, from 256
-//     layernorm_bwd_stream.cuh          aligned from 4,096 (f32: 4,104), others from 257
-//   all else
-//     layernorm_bwd_registers.cuh       backward up to what a block holds
-//     layernorm_generic.cuh             forward; backward of wider rows
+// A row gets the kernel that was fastest (kernels/rows/measured/rows.md); the header of each says
+// which rows it can have. Those of whole vectors have rows of a multiple of 8 columns at 16-byte
+// aligned addresses, and of matrices of 16 bits any width and address (row_words.cuh).
 
 /// Runs the kernel of vectors for this width, if there is one.
 template <RowForm kForm, class Load, class Store, class Parameter>
@@ -133,10 +123,9 @@ void layer_norm_gradient_rows(CudaContext& context,
       if (rows == 0) return;
       const int of_rows = row_vec_elements(columns, norm.dy, norm.x, norm.dx);
       const int most = std::min(of_rows, vec_elements(norm.gamma));
-      const bool has_vectors = of_rows == kVecSize;
-      constexpr bool kInWords = kHasWords<LoadDy, Store> && kHasWords<LoadX, Store>;
       if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX> && sizeof(T) <= 4) {
-        if (has_vectors && is_streamed<T>(context, columns, sizeof(T) == 2 ? 4'096 : 4'104)) {
+        if (of_rows == kVecSize &&
+            is_streamed<T>(context, columns, sizeof(T) == 2 ? 4'096 : 4'104)) {
           return launch_layernorm_bwd_stream<false>(context, norm, rows, columns, take);
         }
         if constexpr (sizeof(T) == 2) {
@@ -146,7 +135,7 @@ void layer_norm_gradient_rows(CudaContext& context,
                                                             columns, take);
           }
         }
-        if constexpr (kInWords) {
+        if constexpr (kHasWords<LoadDy, Store> && kHasWords<LoadX, Store>) {
           // Narrower ones are faster in registers.
           if (columns > kWarpColumns && share_words(norm.dy.matrix, norm.dx.matrix) &&
               share_words(norm.x.matrix, norm.dx.matrix) &&

@@ -30,8 +30,7 @@ void run_forward(CudaContext& context, const LayerNormFwd& args) {
 
 template <>
 void run_cuda(CudaContext& context, const LayerNormFwd& args) {
-  dispatch_floating(args.x.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  dispatch_floating(args.x.dtype, [&]<class T>(TypeTag<T>) {
     if constexpr (sizeof(T) == 2) {
       if (parameter_dtype(args) != args.x.dtype) return run_forward<T, float>(context, args);
     }

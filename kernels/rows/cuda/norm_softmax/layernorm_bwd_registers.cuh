@@ -11,15 +11,11 @@ namespace bertha {
 // in which a thread keeps the same columns of all rows that it sees: gamma and its part of the
 // column sums stay in registers, and the next row is loaded while one is worked on. The width
 // chooses who shares a row:
-//   kLanes    a warp or a power of two of its lanes;
-//   kBlock    a block.
-// Deterministic: rows are distributed by number, and every order of summation follows from the
-// width and the device.
+//   kIsLanes  a warp or a power of two of its lanes;
+//   else      a block.
 //
 // Bound by memory where vectors are of 16 bytes, else by instructions: 49,152 x 128 f16 take 20 us
 // on an H200, 68 % of a copy of as many bytes (kernels/rows/measured/rows.md).
-
-enum class RowScope : uint8_t { kLanes, kBlock };
 
 inline constexpr int kLanesThreads = 256;
 inline constexpr int kBlockThreads = 512;
@@ -36,14 +32,12 @@ inline constexpr int kBlockElements = sizeof(T) == 2 && N > 1 ? 16 : kThreadElem
 template <class T, int N>
 inline constexpr int64_t kMostRegisterColumns = int64_t{kBlockThreads} * kBlockElements<T, N>;
 
-template <class Norm, int N, RowScope kScope>
-__global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : kBlockThreads,
-                                  kScope == RowScope::kLanes ? 2 : 1)
+template <class Norm, int N, bool kIsLanes>
+__global__ void __launch_bounds__(kIsLanes ? kLanesThreads : kBlockThreads, kIsLanes ? 2 : 1)
     layernorm_bwd_registers_kernel(Norm p, int64_t rows, int64_t columns, int lanes_of_row) {
   using T = typename Norm::HeldElement;
   using Number = Compute<T>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
-  constexpr bool kIsLanes = kScope == RowScope::kLanes;
   constexpr int kElements = kIsLanes ? kThreadElements<T> : kBlockElements<T, N>;
   constexpr int kVecs = kElements / N;
   __shared__ std::conditional_t<kIsLanes, Number[kElements][kLanesThreads],
@@ -167,15 +161,14 @@ __global__ void __launch_bounds__(kScope == RowScope::kLanes ? kLanesThreads : k
   }
 }
 
-/// There is at least one row, of at most kMostRegisterColumns columns; N as with_vec_size chooses
-/// it. take_partial(blocks) allocates as many partial sums.
+/// There is at least one row, of at most kMostRegisterColumns columns; with_vec_size chooses N.
 template <int N, class Norm, class TakePartial>
 void launch_layernorm_bwd_registers(const CudaContext& context, Norm p, int64_t rows,
                                     int64_t columns, const TakePartial& take_partial) {
   using T = typename Norm::HeldElement;
   const bool is_lanes = columns <= kThreadElements<T> * kWarpThreads;
-  const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<Norm, N, RowScope::kLanes>
-                               : &layernorm_bwd_registers_kernel<Norm, N, RowScope::kBlock>;
+  const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<Norm, N, true>
+                               : &layernorm_bwd_registers_kernel<Norm, N, false>;
   int lanes = 1;
   while (is_lanes && lanes * kThreadElements<T> < columns) lanes *= 2;
   const int64_t threads =

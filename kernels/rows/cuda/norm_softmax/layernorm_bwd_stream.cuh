@@ -49,15 +49,6 @@ bool is_streamed(const CudaContext& context, int64_t reach, int64_t least) {
          reach <= int64_t{kMostStreamCluster} * kMostStreamPart<T>;
 }
 
-/// Elements of a 128-byte line, and of one matrix in a stage: a row has the same offset from a
-/// line in it as in memory.
-template <class T>
-inline constexpr int kStreamLine = kCopyLineBytes / static_cast<int>(sizeof(T));
-template <class T>
-__host__ __device__ constexpr int stream_slot(int part) {
-  return (part + 2 * (kStreamLine<T> - 1)) / kStreamLine<T> * kStreamLine<T>;
-}
-
 struct StreamPlan {
   int cluster;  // blocks of a row
   int part;     // cells of a block: columns, and the lead before the first one
@@ -102,10 +93,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   const auto column = [&](int k) { return static_cast<int>(begin) + first_column + offset(k); };
   const int row_columns = static_cast<int>(columns);
   T* const slots = reinterpret_cast<T*>(ring);
-  const int slot = stream_slot<T>(plan.part);
+  const int slot = static_cast<int>(line_slot<T>(plan.part));
   // Where the block's part of a row begins in its slot.
   const auto shift_of = [&](int64_t row) {
-    return static_cast<int>((row * columns + begin + first_lead) % kStreamLine<T>);
+    return static_cast<int>((row * columns + begin + first_lead) % kCopyLine<T>);
   };
   const auto full = [&](int stage) { return shared_address(&exchange.full[stage]); };
   const auto reduced = [&](int turn) {
@@ -152,12 +143,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   float gamma[kVecs][N];
 #pragma unroll
-  for (int k = 0; k < kVecs; ++k) {
-    for (int i = 0; i < N; ++i) {
-      // Element by element: gamma may be misaligned.
-      const bool is_read = p.gamma != nullptr && has_column(column(k) + i, row_columns);
-      gamma[k][i] = is_read && has(k) ? to_float(p.gamma[column(k) + i]) : 1.0f;
-    }
+  for (int k = 0; k < kVecs; ++k) {  // as if in words: gamma may be misaligned
+    to_floats(load_part<true>(p.gamma, column(k), row_columns, 1.0f), gamma[k]);
   }
   float dgamma[kVecs][N] = {};
   float dbeta[kVecs][N] = {};
@@ -184,35 +171,26 @@ __global__ void __launch_bounds__(kThreads, 1)
     numbers_of(p.dy, own + beyond(k), load_vec<N>(at), dy);
     numbers_of(p.x, own + beyond(k), load_vec<N>(at + slot), x);
   };
-  struct Statistics {
-    float mean;
-    float rstd;
-  };
-  const auto statistics_of = [&](int64_t row) {
-    return row < rows ? Statistics{p.mean[row], p.rstd[row]} : Statistics{};
-  };
-
   const int turns = static_cast<int>((rows - team + teams - 1) / teams);
-  Statistics next = statistics_of(team);
-  Statistics before = next;
+  RowStatistics next = statistics_of(p, team, rows);
+  RowStatistics before = next;
   int stage = 0;
   int cell_before = 0;
   int shift = shift_of(team);
-  const int shift_step = static_cast<int>(teams * columns % kStreamLine<T>);
+  const int shift_step = static_cast<int>(teams * columns % kCopyLine<T>);
   RowPlace own{team, begin + first_column, team * columns + begin + first_column};
   RowPlace own_before = own;
   const RowPlace step{teams, 0, teams * columns};
-  auto to = store_from(p.dx, own);
   int free_stage = 0;
   uint32_t parity = 0;
   for (int turn = 0; turn <= turns; ++turn) {
-    const Statistics row = next;
+    const RowStatistics row = next;
     const int cell = 2 * stage * slot + first_column + shift;
-    shift = (shift + shift_step) % kStreamLine<T>;
+    shift = (shift + shift_step) % kCopyLine<T>;
     if (turn < turns) {
-      next = statistics_of(team + static_cast<int64_t>(turn + 1) * teams);
+      next = statistics_of(p, team + static_cast<int64_t>(turn + 1) * teams, rows);
       mbarrier_wait(full(stage), parity);
-      float sums[2] = {};  // of g = dy * gamma, and of g * normalized
+      float sums[2] = {};
       for_own([&](int k) {
         float dy[N];
         float x[N];
@@ -223,13 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             keep_columns(x, column(k), row_columns, 0.0f);
           }
         }
-        for (int i = 0; i < N; ++i) {
-          const float of_gamma = dy[i] * (x[i] - row.mean);  // times rstd
-          sums[0] = fmaf(dy[i], gamma[k][i], sums[0]);
-          sums[1] = fmaf(of_gamma, gamma[k][i], sums[1]);
-          dgamma[k][i] = fmaf(of_gamma, row.rstd, dgamma[k][i]);
-          dbeta[k][i] += dy[i];
-        }
+        add_gradient_sums(dy, x, gamma[k], row, sums, dgamma[k], dbeta[k]);
       });
       sums[1] *= row.rstd;
       reduce_lanes(sums, kWarpThreads, Add());
@@ -278,10 +250,8 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int i = 0; i < N; ++i) {
           dx[i] = fmaf(dy[i] * gamma[k][i], before.rstd, fmaf(x[i], slope, constant));
         }
-        const RowPlace of_words{0, column(k), offset(k)};
-        put_columns<kInWords>(to, kInWords ? of_words : beyond(k), row_columns, dx);
+        put_columns<kInWords>(p.dx, own_before + beyond(k), row_columns, dx);
       });
-      to = store_from(to, step);
     }
     before = row;
     cell_before = cell;
@@ -306,8 +276,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-/// There is at least one row, and columns are is_streamed. take_partial(teams) allocates as many
-/// partial sums.
+/// There is at least one row, and columns are is_streamed.
 template <bool kInWords, int kThreads = kStreamThreads, class Norm, class TakePartial>
 void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
                                  const TakePartial& take_partial) {
@@ -333,7 +302,7 @@ void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t row
                   .stages = kStreamStages};
   const unsigned threads = kWarpThreads * blocks_for(plan.part, kStreamElements<T> * kWarpThreads,
                                                      kThreads / kWarpThreads);
-  const int64_t row_bytes = int64_t{2} * sizeof(T) * stream_slot<T>(plan.part);
+  const int64_t row_bytes = int64_t{2} * sizeof(T) * line_slot<T>(plan.part);
   for (int64_t blocks = resident_blocks(kernel, threads);; --blocks) {
     const int64_t of_block = kMostStreamBytes / blocks - 1024 - int64_t{sizeof(StreamExchange)};
     plan.stages = static_cast<int>(of_block / row_bytes);

@@ -91,7 +91,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
     const int64_t at = team.at(first);
-    const auto to = store_from(p.dx, place());
     const int live = kBranch == Branch::kE5M2 ? live_rows_of(branch.dx_fp8, first, kRows) : 0;
     uint32_t kept[kRows];
     if constexpr (kHasDropout) {
@@ -104,7 +103,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       float dx[kVecSize];
       read(r, dy, x);
       row_sums.gradient(r, dy, x, gamma, statistics[r], dx);
-      put_by([](auto* at, const auto& vec) { store_vec_global(at, vec); }, to, beyond(r), dx);
+      put_by([](auto* to, const auto& vec) { store_vec_global(to, vec); }, p.dx,
+             place() + beyond(r), dx);
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
         for (int i = 0; i < kVecSize; ++i) {

@@ -47,11 +47,7 @@ struct BlockRowNorm : OneInput<Load> {
       row.for_vecs([&](int k, auto& v) {
         if (!row.has(k)) return;
         row.keep_columns(k, v[0], pivot);
-        for (int i = 0; i < kVecSize; ++i) {
-          const float difference = v[0][i] - pivot;
-          sums[0] += difference;
-          sums[1] = fmaf(difference, difference, sums[1]);
-        }
+        add_differences(v[0], pivot, sums[0], sums[1]);
       });
       row.reduce(sums, Add(), turn);
     };
@@ -61,32 +57,17 @@ struct BlockRowNorm : OneInput<Load> {
       pivot = fmaf(sums[0], per_column, pivot);
       sum_around_pivot(1);
     }
-    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if (row.is_first() && p.mean != nullptr) {
-      p.mean[row.row()] = pivot + moments.rest;
-      p.rstd[row.row()] = moments.rstd;
-    }
-    const float shift = moments.shift();
+    const PivotedMoments moments = pivoted_moments(pivot, sums, per_column, p.epsilon);
+    if (row.is_first()) moments.store(p, row.row());
     row.keep_packed();
     row.for_vecs([&](int k, auto& v) {
       if (!row.has(k)) return;
       if constexpr (kHasResidual) row.store_input(k, p.sum);  // every warp has read its sample
-      float gamma[kVecSize];
-      float beta[kVecSize];
-      const auto load = [&](const Parameter* from, float otherwise, float(&to)[kVecSize]) {
-        if constexpr (kForm == RowForm::kInWords) {
-          if (from != nullptr) {
-            return to_floats(load_columns(from, row.column_of(k), row.columns()), to);
-          }
-        }
-        load_parameter(from, row.column_of(k), otherwise, to);
-      };
-      load(p.gamma, 1.0f, gamma);
-      load(p.beta, 0.0f, beta);
+      constexpr bool kInWords = kForm == RowForm::kInWords;
+      const auto gamma = load_part<kInWords>(p.gamma, row.column_of(k), row.columns(), 1.0f);
+      const auto beta = load_part<kInWords>(p.beta, row.column_of(k), row.columns(), 0.0f);
       float y[kVecSize];
-      for (int i = 0; i < kVecSize; ++i) {
-        y[i] = fmaf(fmaf(v[0][i] - pivot, moments.rstd, shift), gamma[i], beta[i]);
-      }
+      moments.normalize(v[0], gamma, beta, y);
       row.store(k, y);
     });
   }

@@ -34,11 +34,10 @@ inline constexpr int kPersistentStages = 3;
 inline constexpr int64_t kMostPersistentColumns =
     int64_t{kPersistentThreads} * kPersistentVecs * kVecSize;
 
-/// Elements of a stage of the ring: a row has the same offset from a line in it as in memory,
-/// because bulk copies between different alignments are slow.
+/// Elements of a stage of the ring.
+template <class T>
 __host__ __device__ constexpr int persistent_stage(int columns) {
-  return (columns + 2 * kMostLead + 2 * (kCopyLineElements - 1)) / kCopyLineElements *
-         kCopyLineElements;
+  return line_slot<T>(columns + 2 * kMostLead);
 }
 
 /// taken [period]: rows after the first ones, by the place in a word at which they begin; zero.
@@ -76,8 +75,8 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   }
   const int cells = (lead + columns + kVecSize - 1) / kVecSize * kVecSize;
   const auto place_of = [&](int stage, int64_t row) {
-    return reinterpret_cast<T*>(ring) + stage * persistent_stage(columns) +
-           (row * columns + first_lead - lead) % kCopyLineElements;
+    return reinterpret_cast<T*>(ring) + stage * persistent_stage<T>(columns) +
+           (row * columns + first_lead - lead) % kCopyLine<T>;
   };
   if (thread == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
@@ -137,14 +136,13 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
   const auto has = [&](int k) { return k < kSure || column(k) < columns; };
   Vec<Parameter, kVecSize> gamma[kVecs];
   Vec<Parameter, kVecSize> beta[kVecs];
-  const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
+  const auto load_parameters = [&](int k) {
+    gamma[k] = load_part<kInWords>(p.gamma, column(k), columns, 1.0f);
+    beta[k] = load_part<kInWords>(p.beta, column(k), columns, 0.0f);
+  };
 #pragma unroll
   for (int k = 0; k < kVecs; ++k) {
-    gamma[k] = to_vec<Parameter>(ones);
-    beta[k] = {};
-    if (!kHoldsParameters) continue;
-    if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
-    if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
+    if (kHoldsParameters && has(k)) load_parameters(k);
   }
   const float per_column = 1.0f / static_cast<float>(columns);
 
@@ -172,20 +170,12 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
       float x[kVecSize];
       read(k, x);
       if constexpr (kInWords) keep_columns(x, column(k), columns, pivot);
-      for (int i = 0; i < kVecSize; ++i) {
-        const float difference = x[i] - pivot;
-        sums[0] += difference;
-        sums[1] = fmaf(difference, difference, sums[1]);
-      }
+      add_differences(x, pivot, sums[0], sums[1]);
     }
     block_reduce(sums, Add(), exchange, turn, threads / kWarpThreads,
                  [threads] { named_barrier_sync(1, threads); });
-    const PivotedMoments moments = pivoted_moments(sums, per_column, p.epsilon);
-    if (thread == 0 && p.mean != nullptr) {
-      p.mean[row] = pivot + moments.rest;
-      p.rstd[row] = moments.rstd;
-    }
-    const float shift = moments.shift();
+    const PivotedMoments moments = pivoted_moments(pivot, sums, per_column, p.epsilon);
+    if (thread == 0) moments.store(p, row);
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
       if (!has(k)) continue;
@@ -195,14 +185,10 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
         keep_packed(gamma[k]);
         keep_packed(beta[k]);
       } else {
-        if (p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
-        if (p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
+        load_parameters(k);
       }
       float y[kVecSize];
-      for (int i = 0; i < kVecSize; ++i) {
-        const float normalized = fmaf(x[i] - pivot, moments.rstd, shift);
-        y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
-      }
+      moments.normalize(x, gamma[k], beta[k], y);
       if constexpr (kStoresInBulk) {
         put_columns<kInWords>(p.y, at(column(k)), columns, y, [&](auto*, const auto& vec) {
           store_vec_shared(own + k * threads * kVecSize, bits_as<T>(vec));
@@ -232,8 +218,9 @@ void launch_layernorm_persistent(CudaContext& context, const Norm& p, int64_t ro
   const unsigned threads =
       kWarpThreads *
       (blocks_for(reach, kVecs * kVecSize * kWarpThreads, kPersistentThreads / kWarpThreads) + 1);
-  const int64_t bytes = int64_t{sizeof(typename Norm::Element)} * kPersistentStages *
-                        persistent_stage(static_cast<int>(columns));
+  using T = typename Norm::Element;
+  const int64_t bytes =
+      int64_t{sizeof(T)} * kPersistentStages * persistent_stage<T>(static_cast<int>(columns));
   const unsigned blocks =
       blocks_for(rows, 1, resident_blocks(kernel, threads, bytes) * context.sm_count);
   const size_t counters = sizeof(uint32_t) * period;

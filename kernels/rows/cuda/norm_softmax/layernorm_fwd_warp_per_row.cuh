@@ -59,13 +59,11 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
   Vec<Parameter, kVecSize> gamma[kVecs];
   Vec<Parameter, kVecSize> beta[kVecs];
   const auto load_parameters = [&] {
-    const float ones[kVecSize] = {1, 1, 1, 1, 1, 1, 1, 1};
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
-      gamma[k] = to_vec<Parameter>(ones);
-      beta[k] = {};
-      if (has(k) && p.gamma != nullptr) gamma[k] = load_part<kInWords>(p.gamma, column(k), columns);
-      if (has(k) && p.beta != nullptr) beta[k] = load_part<kInWords>(p.beta, column(k), columns);
+      if (!has(k)) continue;
+      gamma[k] = load_part<kInWords>(p.gamma, column(k), columns, 1.0f);
+      beta[k] = load_part<kInWords>(p.beta, column(k), columns, 0.0f);
     }
   };
   const int64_t step = static_cast<int64_t>(gridDim.x) * (kTeams * kRows);
@@ -128,12 +126,7 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
         sums[2 * r] = sums[2 * r + 1] = 0;
 #pragma unroll
         for (int k = 0; k < kVecs; ++k) {
-          if (!has(k)) continue;
-          for (int i = 0; i < kVecSize; ++i) {
-            const float difference = element(x[r][k], i) - pivot[r];
-            sums[2 * r] += difference;
-            sums[2 * r + 1] = fmaf(difference, difference, sums[2 * r + 1]);
-          }
+          if (has(k)) add_differences(x[r][k], pivot[r], sums[2 * r], sums[2 * r + 1]);
         }
       }
       reduce_lanes(sums, kLanes, Add());
@@ -158,12 +151,8 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
     for (int r = 0; r < kRows; ++r) {
       if (row(r) >= rows) break;
       const PivotedMoments moments =
-          pivoted_moments({sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
-      if (lane == 0 && p.mean != nullptr) {
-        p.mean[row(r)] = pivot[r] + moments.rest;
-        p.rstd[row(r)] = moments.rstd;
-      }
-      const float shift = moments.shift();
+          pivoted_moments(pivot[r], {sums[2 * r], sums[2 * r + 1]}, per_column, p.epsilon);
+      if (lane == 0) moments.store(p, row(r));
 #pragma unroll
       for (int k = 0; k < kVecs; ++k) {
         if (!has(k)) continue;
@@ -173,10 +162,7 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
           keep_packed(beta[k]);
         }
         float y[kVecSize];
-        for (int i = 0; i < kVecSize; ++i) {
-          const float normalized = fmaf(element(x[r][k], i) - pivot[r], moments.rstd, shift);
-          y[i] = fmaf(normalized, element(gamma[k], i), element(beta[k], i));
-        }
+        moments.normalize(x[r][k], gamma[k], beta[k], y);
         const auto write = [](auto* to, const auto& vec) { store_vec_streaming(to, vec); };
         put_columns<kInWords>(p.y, place(r, k), columns, y, write);
       }

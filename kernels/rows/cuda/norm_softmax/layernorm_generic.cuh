@@ -135,8 +135,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-/// There is at least one row; N as with_vec_size chooses it. take_partial(teams) allocates as many
-/// partial sums.
+/// There is at least one row; with_vec_size chooses N.
 template <int N, class LoadDy, class LoadX, class Store, class Parameter, class TakePartial>
 void launch_layernorm_bwd_generic(const CudaContext& context,
                                   NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,

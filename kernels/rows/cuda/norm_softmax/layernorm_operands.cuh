@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/base/cuda/row_norm.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
@@ -23,7 +24,7 @@ struct NormForward {
 template <class T, class Parameter = T>
 using PlainNormForward = NormForward<MatrixLoad<T>, MatrixStore<T>, Parameter>;
 
-/// Operands of LayerNorm backward.
+/// Operands of LayerNorm backward. Launches get `partial` from take_partial(blocks or clusters).
 template <class LoadDy, class LoadX, class Store, class Parameter>
 struct NormGradient {
   using Element = ElementOf<LoadDy>;
@@ -35,7 +36,7 @@ struct NormGradient {
   const Number* mean;      // [rows]
   const Number* rstd;      // [rows]
   Store dx;                // [rows, columns]; may be dy
-  Number* partial;         // [blocks or clusters, 2, columns]: sums for dgamma, dbeta
+  Number* partial;         // [taken, 2, columns]: sums for dgamma, dbeta
 };
 
 template <class T, class Parameter = T>
@@ -47,22 +48,51 @@ __device__ __forceinline__ Number reciprocal_deviation(Number variance, Number e
   return rsqrt((variance < Number(0) ? Number(0) : variance) + epsilon);
 }
 
+/// Adds a vector's differences to the pivot, and their squares; x is a Vec or numbers.
+__device__ __forceinline__ void add_differences(const auto& x, float pivot, float& sum,
+                                                float& squares) {
+  for (int i = 0; i < kVecSize; ++i) {
+    const float difference = element(x, i) - pivot;
+    sum += difference;
+    squares = fmaf(difference, difference, squares);
+  }
+}
+
 /// Statistics of a row from sums of differences to a pivot near its mean, so that a large mean
 /// costs no precision.
 struct PivotedMoments {
+  float pivot;
   float rest;  // of the mean, which is pivot + rest
   float rstd;
 
-  /// The normalized x is (x - pivot) * rstd + shift.
-  __device__ __forceinline__ float shift() const { return -rest * rstd; }
+  __device__ __forceinline__ void store(const auto& p, int64_t row) const {
+    if (p.mean == nullptr) return;
+    p.mean[row] = pivot + rest;
+    p.rstd[row] = rstd;
+  }
+  /// The results of a vector.
+  template <class X, class Gamma>
+  __device__ __forceinline__ void normalize(const X& x, const Gamma& gamma, const Gamma& beta,
+                                            float (&y)[kVecSize]) const {
+    const float shift = -rest * rstd;
+    for (int i = 0; i < kVecSize; ++i) {
+      const float normalized = fmaf(element(x, i) - pivot, rstd, shift);
+      y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
+    }
+  }
 };
 
 /// sums: over the row, of differences to the pivot and of their squares.
-__device__ __forceinline__ PivotedMoments pivoted_moments(const float (&sums)[2], float per_column,
-                                                          float epsilon) {
+__device__ __forceinline__ PivotedMoments pivoted_moments(float pivot, const float (&sums)[2],
+                                                          float per_column, float epsilon) {
   const float rest = sums[0] * per_column;
   const float variance = fmaf(-sums[0], rest, sums[1]) * per_column;
-  return {rest, reciprocal_deviation(variance, epsilon)};
+  return {pivot, rest, reciprocal_deviation(variance, epsilon)};
+}
+
+/// The statistics of a row; beyond the last one, zeros.
+__device__ __forceinline__ RowStatistics statistics_of(const auto& p, int64_t row, int64_t rows) {
+  return row < rows ? RowStatistics{p.mean[row], p.rstd[row]} : RowStatistics{};
 }
 
 /// Whether rows of these elements are summed a second time, from registers, around the mean that

@@ -12,20 +12,8 @@
 namespace bertha {
 
 // How rows come to the kernels of softmax and LayerNorm and how their results leave: by Load and
-// Store functors, also in the plain operations. kernels/rows/functors.md is a guide.
-//
-// A Load has
-//   Element                       what is read: __half, __nv_bfloat16, float or double. 16 bits
-//                                 select the kernels of 16-bit rows, and their e^x
-//   const Element* matrix         [rows, columns], read as it lies in memory; or
-//   load<N>(place)                N elements as a Vec<Element, N>, from anywhere
-//   values<N>(place, raw, v)      Vec<Element, N> raw as the numbers v[N] of the row; or
-//   kHasValues = false            the elements are the numbers, as with MatrixLoad
-//   most_elements()               host: the most neighbouring elements (1, 2, 4 or 8) that it can
-//                                 take at once, at columns that are a multiple of as many; the
-//                                 address of its matrix need not be considered. See vec_elements
-// and a Store is a MatrixStore, or has store<N>(place, numbers) and most_elements(). The numbers
-// are f64 for f64, f32 otherwise. All members are const. A functor that differs does not compile.
+// Store functors, also in the plain operations. kernels/rows/functors.md lists their members; a
+// functor that differs does not compile.
 
 /// N neighbouring elements of a row.
 struct RowPlace {
@@ -197,9 +185,7 @@ __device__ __forceinline__ auto held_of(const Load& load, const RowPlace& place,
                                         const Vec<typename Load::Element, N>& raw) {
   if constexpr (kHasValues<Load>) {
     Vec<Held<Load>, N> held;
-    Held<Load> v[N];
-    load.template values<N>(place, raw, v);
-    for (int i = 0; i < N; ++i) held.elem[i] = v[i];
+    load.template values<N>(place, raw, held.elem);
     return held;
   } else {
     return raw;
@@ -244,33 +230,6 @@ __device__ __forceinline__ void put_by(const Write& write, const Store& store,
 
 __device__ __forceinline__ RowPlace operator+(const RowPlace& place, const RowPlace& distance) {
   return {place.row + distance.row, place.column + distance.column, place.dense + distance.dense};
-}
-
-template <class Store>
-struct StoreFrom {
-  const Store* all;
-  RowPlace place;
-
-  template <int N, class Number>
-  __device__ __forceinline__ void store(const RowPlace& distance,
-                                        const Number (&numbers)[N]) const {
-    all->template store<N>(place + distance, numbers);
-  }
-};
-
-/// A Store whose places are distances to this one.
-template <class Store>
-__device__ __forceinline__ StoreFrom<Store> store_from(const StoreFrom<Store>& store,
-                                                       const RowPlace& place) {
-  return {store.all, store.place + place};
-}
-template <class Store>
-__device__ __forceinline__ auto store_from(const Store& store, const RowPlace& place) {
-  if constexpr (kHasMatrix<Store>) {
-    return MatrixStore<typename Store::Element>{store.matrix + place.dense};
-  } else {
-    return StoreFrom<Store>{&store, place};
-  }
 }
 
 /// The rows of an operation with one input.
@@ -327,13 +286,11 @@ struct TwoInputs {
       return fetch_input<N>(input, place);
     } else {
       Vec<HeldElement, N> held;
-      HeldElement v[N];
       if (input == 0) {
-        numbers_of(first, place, fetch<N>(first, place), v);
+        numbers_of(first, place, fetch<N>(first, place), held.elem);
       } else {
-        numbers_of(second, place, fetch<N>(second, place), v);
+        numbers_of(second, place, fetch<N>(second, place), held.elem);
       }
-      for (int i = 0; i < N; ++i) held.elem[i] = v[i];
       return held;
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/base/cuda/barrier.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
@@ -17,6 +18,16 @@ __host__ __device__ __forceinline__ int lead_of(const T* address) {
 }
 
 inline constexpr int kMostLead = kVecSize - 1;
+
+/// Elements of a line of kCopyLineBytes, and of the shared memory for `cells` neighbours that begin
+/// anywhere in a line: they have the same offset from a line as in global memory, because bulk
+/// copies between different offsets are slow.
+template <class T>
+inline constexpr int kCopyLine = kCopyLineBytes / static_cast<int>(sizeof(T));
+template <class T, class Count>
+__host__ __device__ constexpr Count line_slot(Count cells) {
+  return (cells + 2 * (kCopyLine<T> - 1)) / kCopyLine<T> * kCopyLine<T>;
+}
 
 /// Every so many rows begin at the same place in a word.
 inline int64_t lead_period(int64_t columns) {
@@ -165,14 +176,17 @@ __device__ __forceinline__ Vec<T, kVecSize> load_columns(const T* from, int colu
   return vec;
 }
 
-/// gamma or beta at whole vectors, or at those of a row in words.
+/// gamma or beta at whole vectors, or at those of a row in words; `otherwise` if there is none.
 template <bool kInWords, class T>
-__device__ __forceinline__ Vec<T, kVecSize> load_part(const T* from, int column, int columns) {
-  if constexpr (kInWords) {
-    return load_columns(from, column, columns);
-  } else {
-    return load_vec(from + column);
+__device__ __forceinline__ Vec<T, kVecSize> load_part(const T* from, int column, int columns,
+                                                      float otherwise) {
+  if (from == nullptr) {
+    float same[kVecSize];
+    for (float& value : same) value = otherwise;
+    return to_vec<T>(same);
   }
+  if constexpr (kInWords) return load_columns(from, column, columns);
+  return load_vec(from + column);
 }
 
 /// Rows of a kernel of whole vectors.

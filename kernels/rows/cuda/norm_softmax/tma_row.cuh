@@ -26,13 +26,7 @@ namespace bertha {
 // up to 8 % at 777 and 1,001. One block per row of 65,536 columns takes 21 % longer than a cluster.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
-// (kernels/rows/measured/rows.md). Deterministic: every order of summation follows from the width
-// and from where in a 16-byte word the row begins.
-
-/// Elements of an input in shared memory: whole lines for a row that begins anywhere in one.
-__host__ __device__ constexpr int64_t tma_row_slot(int64_t columns) {
-  return (columns + 2 * kCopyLineElements - 2) / kCopyLineElements * kCopyLineElements;
-}
+// (kernels/rows/measured/rows.md).
 
 /// Whether elements are read as they are, and results of their type written to a matrix.
 template <class Operation>
@@ -78,7 +72,7 @@ class TmaRow {
         thread_(static_cast<int>(threadIdx.x)) {
     const int64_t at = row_ * columns;
     const int part = static_cast<int>(tma_row_part(columns, blocks_));
-    slot_ = static_cast<int>(tma_row_slot(part));
+    slot_ = static_cast<int>(line_slot<T>(part));
     uintptr_t address = 0;
     if constexpr (Operation::kHasMatrices) {
       address = reinterpret_cast<uintptr_t>(operation.matrix(0) + at);
@@ -120,8 +114,6 @@ class TmaRow {
       work(p, v);
     }
   }
-  template <class Work>
-  __device__ __forceinline__ void for_own_vecs(const Work&) const {}
   __device__ __forceinline__ float largest() const {
     if constexpr (Operation::kIsPlain) {
       uint32_t most = minus_infinity_pair<T>();
@@ -260,7 +252,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 /// Shared memory of a row, or of a block's part of it.
 template <class Operation>
 int64_t tma_row_bytes(int64_t columns, int blocks = 1) {
-  return tma_row_slot(tma_row_part(columns, blocks)) * 2 * Operation::kInputs;
+  return line_slot<typename Operation::Element>(tma_row_part(columns, blocks)) * 2 *
+         Operation::kInputs;
 }
 
 template <int kThreads, int kBlocks, bool kInCluster = false, class Operation>
