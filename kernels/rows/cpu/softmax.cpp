@@ -20,16 +20,13 @@ using Doubles = std::vector<double>;
 template <class T>
 class RowSource {
  public:
-  explicit RowSource(const SoftmaxFwd& args) : x_(args.x.as<T>()), scale_(args.scale) {
-    if (args.bias.has_data()) {
-      bias_ = args.bias.as<T>();
-      bias_rows_ = RowBroadcast(args.bias, args.x);
-    }
-    if (args.mask.has_data()) {
-      mask_ = args.mask.as<uint8_t>();
-      mask_rows_ = RowBroadcast(args.mask, args.x);
-    }
-  }
+  explicit RowSource(const SoftmaxFwd& args)
+      : x_(args.x.as<T>()),
+        bias_(args.bias.has_data() ? args.bias.as<T>() : nullptr),
+        mask_(args.mask.has_data() ? args.mask.as<uint8_t>() : nullptr),
+        scale_(args.scale),
+        bias_rows_(args.bias, args.x),
+        mask_rows_(args.mask, args.x) {}
 
   void read(int64_t row, Doubles& z) const {
     const int64_t columns = std::ssize(z);
@@ -45,8 +42,8 @@ class RowSource {
 
  private:
   const T* x_;
-  const T* bias_ = nullptr;
-  const uint8_t* mask_ = nullptr;
+  const T* bias_;
+  const uint8_t* mask_;
   double scale_;
   RowBroadcast bias_rows_;
   RowBroadcast mask_rows_;

@@ -6,12 +6,12 @@
 namespace bertha {
 
 /// Where the row of a broadcast operand lies that goes with a row of x. Both have the same axes;
-/// each of the operand's has x's extent or 1.
+/// each of the operand's has x's extent or 1. Without data, it lies nowhere.
 struct RowBroadcast {
   static constexpr int kOuterAxes = View::kMaxRank - 1;
 
-  RowBroadcast() = default;
   RowBroadcast(const View& operand, const View& x) {
+    if (!operand.has_data()) return;
     const int columns_axis = x.rank - 1;
     column_stride = operand.extent(columns_axis) == 1 ? 0 : 1;
     int64_t stride = operand.extent(columns_axis);

@@ -5,6 +5,7 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/compute.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/divide.h"
 #include "kernels/rows/cuda/norm_softmax/row_functors.cuh"
 
 namespace bertha {
@@ -22,12 +23,10 @@ namespace bertha {
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs  its rows, the base class
 //   store                  with row.store() only: where its results go
-//   kDrops                 with for_vecs_with_bits only: whether its store draws dropout, as kDraws
-//                          describes, `words` for a row
-//   run(row)               its passes, in terms of for_vecs and reduce below
+//   run(row)               its passes, in terms of for_vecs and reduce below; of for_drawn_vecs if
+//                          its store draws dropout (kDraws)
 //
-// Deterministic: every order of summation follows from the width alone. Sizes and boundaries:
-// kernels/rows/measured/rows.md.
+// Sizes and boundaries: kernels/rows/measured/rows.md.
 
 inline constexpr int kFewElements = 8;  // of a thread, in registers
 inline constexpr int kManyElements = 32;
@@ -40,17 +39,6 @@ inline constexpr int64_t kRowExchangeBytes = 7 * 1024;
 /// Shared memory for the rows of a block: 220 of 227 KiB on sm_90.
 inline int64_t most_row_cache_bytes(const CudaContext& context) {
   return context.device.shared_bytes() - kRowExchangeBytes;
-}
-
-/// row.for_vecs, with the vector's dropout decisions in the low bits of `bits`: work(column, v,
-/// bits).
-template <class Operation, class Row, class Work>
-__device__ __forceinline__ void for_vecs_with_bits(const Operation& operation, Row& row,
-                                                   const Work& work) {
-  if constexpr (Operation::kDrops) {
-    if (operation.store.drops()) return row.for_drawn_vecs(work);
-  }
-  row.for_vecs([&](int64_t column, auto& v) { work(column, v, ~0u); });
 }
 
 /// Whether Row is one of the rows below, which name a vector by its first column.
@@ -221,7 +209,7 @@ class SharedRow {
  private:
   __device__ int64_t first_column() const { return static_cast<int64_t>(threadIdx.x) * N; }
   __device__ int64_t stride() const { return static_cast<int64_t>(blockDim.x) * N; }
-  __device__ T* cached(int input) const { return cache_ + input * cache_columns(columns_); }
+  __device__ T* cached(int input) const { return cache_ + input * round_up(columns_, kVec16<T>); }
 
   __device__ void fill_cache() {
     constexpr int kBytes = Vec<T, N>::kBytes;
@@ -255,13 +243,6 @@ class SharedRow {
     operation_.values(place_of(column), raw, v);
   }
 
- public:
-  /// Elements of an input in the cache: whole words of 16 bytes.
-  __host__ __device__ static constexpr int64_t cache_columns(int64_t columns) {
-    return (columns + kVec16<T> - 1) / kVec16<T> * kVec16<T>;
-  }
-
- private:
   const Operation& operation_;
   int64_t columns_;
   int64_t row_;
@@ -320,9 +301,8 @@ void launch_register_rows(const CudaContext& context, const Operation& operation
 template <int N, class Operation>
 void launch_shared_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                         int64_t columns) {
-  using Row = SharedRow<Operation, N, true>;
-  const int64_t bytes = Row::cache_columns(columns) * Operation::kInputs *
-                        static_cast<int64_t>(sizeof(typename Operation::Element));
+  using T = typename Operation::Element;
+  const int64_t bytes = round_up(columns, kVec16<T>) * Operation::kInputs * int64_t{sizeof(T)};
   const unsigned threads =
       kWarpThreads * blocks_for(columns, int64_t{N} * kVecsPerThread * kWarpThreads,
                                 kMostBlockThreads / kWarpThreads);

@@ -15,22 +15,20 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh,
 // kernels/rows/functors.md): the plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-/// Whether this call of an operation drops.
-template <class Operation>
-bool drops(const Operation& operation) {
-  if constexpr (kDrawsOnStore<Operation>) {
-    return operation.store.drops();
-  } else {
-    return false;
-  }
-}
-
-/// Whether rows of a plain operation can be copied in bulk, in the 16-byte words around them.
+/// Whether tma_row.cuh can have a row; it draws no dropout.
 template <class Operation>
 bool has_bulk_rows(const CudaContext& context, const Operation& operation, int64_t columns) {
-  return context.kernels == KernelSet::kSm90a && !drops(operation) &&
-         tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context) &&
-         share_words(operation.matrix(0), operation.store.matrix) &&
+  if constexpr (kDrawsOnStore<Operation>) {
+    if (operation.store.drops()) return false;
+  }
+  return context.kernels == KernelSet::kSm90a &&
+         tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context);
+}
+
+/// Whether the matrices of an operation begin at the same place in a 16-byte word.
+template <class Operation>
+bool share_words(const Operation& operation) {
+  return share_words(operation.matrix(0), operation.store.matrix) &&
          share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix);
 }
 
@@ -105,10 +103,7 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   }
   if constexpr (Operation::kInWords) {
     if (!is_narrow) {
-      if (columns < kVecSize || !share_words(operation.matrix(0), operation.store.matrix) ||
-          !share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix)) {
-        return false;
-      }
+      if (columns < kVecSize || !share_words(operation)) return false;
       constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 761;
       if (columns <= kMostInRegisters || columns > 8192 ||
           !has_bulk_rows(context, operation, columns)) {
@@ -125,7 +120,9 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   } else if (!Operation::kInWords && columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
   } else if constexpr (kIsPlainRow<Operation> && !Operation::kInWords) {
-    if (columns <= 544 || !has_bulk_rows(context, operation, columns)) return false;
+    if (columns <= 544 || !share_words(operation) || !has_bulk_rows(context, operation, columns)) {
+      return false;
+    }
     if (columns <= 8192) {
       launch_tma_row<64, 16>(context, operation, rows, columns);
     } else {

@@ -81,57 +81,45 @@ struct ResultStore {
   }
 };
 
-inline RowBroadcast broadcast_of(const View& operand, const View& x) {
-  return operand.has_data() ? RowBroadcast(operand, x) : RowBroadcast();
-}
-
 template <class T>
 ScoresLoad<T> scores_load(const SoftmaxFwd& args) {
   return {.matrix = elements<T>(args.x),
           .bias = optional_elements<T>(args.bias),
           .mask = optional_elements<uint8_t>(args.mask),
-          .bias_rows = broadcast_of(args.bias, args.x),
-          .mask_rows = broadcast_of(args.mask, args.x),
+          .bias_rows = RowBroadcast(args.bias, args.x),
+          .mask_rows = RowBroadcast(args.mask, args.x),
           .scale = static_cast<Compute<T>>(args.scale)};
 }
 
 template <class T>
 ResultStore<T> result_store(const SoftmaxFwd& args) {
-  ResultStore<T> store{.y = elements<T>(args.y),
-                       .dropped = nullptr,
-                       .mask = nullptr,
-                       .dropout = device_dropout(args.dropout)};
-  if (!store.dropout.active()) return store;
-  store.dropped = elements<T>(args.dropped);
-  store.mask = kept_words(args.kept_mask);
-  return store;
+  const DeviceDropout dropout = device_dropout(args.dropout);
+  if (!dropout.active()) return {elements<T>(args.y), nullptr, nullptr, dropout};
+  return {elements<T>(args.y), elements<T>(args.dropped), kept_words(args.kept_mask), dropout};
 }
 
 /// There is at least one row.
-template <class T, SoftmaxKind kKind>
+template <class T>
 void softmax_forward(CudaContext& context, const SoftmaxFwd& args, int64_t rows, int64_t columns) {
   const MatrixStore<T> y{elements<T>(args.y)};
   const bool is_plain = args.scale == 1.0 && !args.bias.has_data() && !args.mask.has_data() &&
                         args.dropout.probability == 0.0f;
-  if constexpr (sizeof(T) == 2) {
-    if (is_plain) {
-      return softmax_rows<kKind>(context, MatrixLoad<T>{elements<T>(args.x)}, y, rows, columns);
+  dispatch_kind(args.kind, [&](auto kind) {
+    if constexpr (sizeof(T) == 2) {
+      if (is_plain) {
+        return softmax_rows<kind()>(context, MatrixLoad<T>{elements<T>(args.x)}, y, rows, columns);
+      }
     }
-  }
-  if constexpr (kKind == SoftmaxKind::kLogSoftmax) {  // has no dropout
-    softmax_rows<kKind>(context, scores_load<T>(args), y, rows, columns);
-  } else {
-    softmax_rows<kKind>(context, scores_load<T>(args), result_store<T>(args), rows, columns);
-  }
+    if constexpr (kind() == SoftmaxKind::kLogSoftmax) {  // has no dropout
+      softmax_rows<kind()>(context, scores_load<T>(args), y, rows, columns);
+    } else {
+      softmax_rows<kind()>(context, scores_load<T>(args), result_store<T>(args), rows, columns);
+    }
+  });
 }
 
-extern template void softmax_forward<__half, SoftmaxKind::kSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
-extern template void softmax_forward<__half, SoftmaxKind::kLogSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
-extern template void softmax_forward<__nv_bfloat16, SoftmaxKind::kSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
-extern template void softmax_forward<__nv_bfloat16, SoftmaxKind::kLogSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
+extern template void softmax_forward<__half>(CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
+extern template void softmax_forward<__nv_bfloat16>(CudaContext&, const SoftmaxFwd&, int64_t,
+                                                    int64_t);
 
 }  // namespace bertha

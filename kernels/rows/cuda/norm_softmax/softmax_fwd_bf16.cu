@@ -4,9 +4,6 @@
 
 namespace bertha {
 
-template void softmax_forward<__nv_bfloat16, SoftmaxKind::kSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
-template void softmax_forward<__nv_bfloat16, SoftmaxKind::kLogSoftmax>(  //
-    CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
+template void softmax_forward<__nv_bfloat16>(CudaContext&, const SoftmaxFwd&, int64_t, int64_t);
 
 }  // namespace bertha

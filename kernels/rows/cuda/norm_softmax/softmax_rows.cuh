@@ -32,28 +32,6 @@ __device__ __forceinline__ Number minus_infinity() {
   return -static_cast<Number>(INFINITY);
 }
 
-/// An element's part of the sum that dx of a row takes: y dy, for log-softmax dy.
-template <bool kIsLog, class Number>
-__device__ __forceinline__ void add_to_gradient_sum(Number& sum, Number dy, Number y) {
-  if constexpr (kIsLog) {
-    if (y != minus_infinity<Number>()) sum += dy;
-  } else {
-    sum = fma(dy, y, sum);
-  }
-}
-
-/// dx of an element.
-template <class T, bool kIsLog>
-__device__ __forceinline__ Compute<T> softmax_gradient(Compute<T> dy, Compute<T> y, Compute<T> sum,
-                                                       Compute<T> scale) {
-  if constexpr (kIsLog) {
-    const bool is_masked = y == minus_infinity<Compute<T>>();
-    return is_masked ? Compute<T>(0) : scale * (dy - softmax_exp<T>(y) * sum);
-  } else {
-    return scale * y * (dy - sum);
-  }
-}
-
 template <class Load, class Store, SoftmaxKind kKind>
 struct SoftmaxRows : OneInput<Load> {
   using T = typename Load::Element;
@@ -100,11 +78,12 @@ struct SoftmaxRows : OneInput<Load> {
     row.reduce(sum, Add());
     float rest = 0.0f;  // 1 / sum, or log(sum)
     if (sum[0] != 0.0f) rest = kIsLog ? logf(sum[0]) : 1.0f / sum[0];
-    row.for_own_vecs([&](int p) {
+#pragma unroll
+    for (int p = 0; p < Row::kVecs; ++p) {
       float y[N];
       for (int i = 0; i < N; ++i) y[i] = kIsLog ? kept[p][i] - rest : kept[p][i] * rest;
       row.store(p, y);
-    });
+    }
   }
 
   template <class Row>
@@ -134,7 +113,7 @@ struct SoftmaxRows : OneInput<Load> {
 
     Number rest = 0;  // 1 / sum, or log(sum)
     if (sum[0] != Number(0)) rest = kIsLog ? log(sum[0]) : Number(1) / sum[0];
-    for_vecs_with_bits(*this, row, [&](int64_t column, auto& v, uint32_t bits) {
+    const auto write = [&](int64_t column, auto& v, uint32_t bits) {
       Number y[N];
       for (int i = 0; i < N; ++i) {
         if constexpr (kIsLog) {
@@ -148,7 +127,11 @@ struct SoftmaxRows : OneInput<Load> {
       } else {
         put(store, row.place_of(column), y);
       }
-    });
+    };
+    if constexpr (kDrops) {
+      if (store.drops()) return row.for_drawn_vecs(write);
+    }
+    row.for_vecs([&](int64_t column, auto& v) { write(column, v, ~0u); });
   }
 
   /// Online: e^(x - top) of each warp's own top, rescaled after the one exchange of tops and sums.
@@ -198,11 +181,12 @@ struct SoftmaxRows : OneInput<Load> {
       // Where the warp is masked its own exponentials are 0, and must stay that.
       const float smaller = is_masked ? 1.0f : softmax_exp<T>(shift - row_shift);
       const float factor = sum[0] == 0.0f ? 0.0f : smaller / sum[0];
-      row.for_own_vecs([&](int p) {
+#pragma unroll
+      for (int p = 0; p < Row::kVecs; ++p) {
         float y[N];
         for (int i = 0; i < N; ++i) y[i] = kept[p][i] * factor;
         row.store(p, y);
-      });
+      }
     } else {
       row.keep_packed();
       // The logarithm that is subtracted; where the row is masked, 2^(-infinity) is 0.
@@ -239,7 +223,10 @@ struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
     Number sum[1] = {};
     row.for_vecs([&](auto, auto& v) {
       Number vec_sum = 0;
-      for (int i = 0; i < N; ++i) add_to_gradient_sum<kIsLog>(vec_sum, v[0][i], v[1][i]);
+      for (int i = 0; i < N; ++i) {
+        if constexpr (!kIsLog) vec_sum = fma(v[0][i], v[1][i], vec_sum);
+        if (kIsLog && v[1][i] != minus_infinity<Number>()) vec_sum += v[0][i];
+      }
       sum[0] += vec_sum;
     });
     row.reduce(sum, Add());
@@ -247,7 +234,12 @@ struct SoftmaxGradientRows : TwoInputs<LoadDy, LoadY> {
     row.for_vecs([&](auto p, auto& v) {
       Number dx[N];
       for (int i = 0; i < N; ++i) {
-        dx[i] = softmax_gradient<T, kIsLog>(v[0][i], v[1][i], sum[0], scale);
+        if constexpr (kIsLog) {
+          const bool is_masked = v[1][i] == minus_infinity<Number>();
+          dx[i] = is_masked ? Number(0) : scale * (v[0][i] - softmax_exp<T>(v[1][i]) * sum[0]);
+        } else {
+          dx[i] = scale * v[1][i] * (v[0][i] - sum[0]);
+        }
       }
       row.store(p, dx);
     });
