@@ -61,9 +61,14 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
   const auto load_parameters = [&] {
 #pragma unroll
     for (int k = 0; k < kVecs; ++k) {
-      if (!has(k)) continue;
-      gamma[k] = load_part<kInWords>(p.gamma, column(k), columns, 1.0f);
-      beta[k] = load_part<kInWords>(p.beta, column(k), columns, 0.0f);
+      gamma[k] = load_part<kInWords, Parameter>(nullptr, 0, 0, 1.0f);
+      beta[k] = {};
+      if (has(k) && p.gamma != nullptr) {
+        gamma[k] = load_part<kInWords>(p.gamma, column(k), columns, 1.0f);
+      }
+      if (has(k) && p.beta != nullptr) {
+        beta[k] = load_part<kInWords>(p.beta, column(k), columns, 0.0f);
+      }
     }
   };
   const int64_t step = static_cast<int64_t>(gridDim.x) * (kTeams * kRows);
