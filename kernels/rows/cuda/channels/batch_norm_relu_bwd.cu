@@ -6,9 +6,7 @@
 // Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is
 // one kernel that reads them once (channel_tiles.cuh): 3 U, with daddend 4 U. Else a kernel sums, a
 // small one follows up (channel_sums.cuh), and a third goes over the elements (channel_apply.cuh)
-// from the end that L2 still has: 84 to 104 % of a copy of as many bytes.
-//
-// Measured: kernels/rows/measured/rows.md.
+// from the end that L2 still has: 84 to 104 % of a copy (kernels/rows/measured/rows.md).
 
 #include "kernels/base/cuda/alignment.h"
 #include "kernels/base/cuda/operations.h"

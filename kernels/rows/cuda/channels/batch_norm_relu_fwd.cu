@@ -6,9 +6,7 @@
 // Bound by memory. Where blocks can keep all elements of a channel in shared memory, training is
 // one kernel that reads them once (channel_tiles.cuh): 2 U, with addend 3 U. Else a kernel sums, a
 // small one follows up (channel_sums.cuh), and a third goes over the elements (channel_apply.cuh)
-// from the end that L2 still has: 69 to 100 % of a copy of the 2 to 4 U.
-//
-// Measured: kernels/rows/measured/rows.md.
+// from the end that L2 still has: 69 to 100 % of a copy (kernels/rows/measured/rows.md).
 
 #include "kernels/base/cuda/alignment.h"
 #include "kernels/base/cuda/operations.h"

@@ -14,8 +14,7 @@ namespace bertha {
 // vectors; one or more blocks own it. Every block adds up its part, keeps what it has read in
 // shared memory, exchanges sums with the tile's other blocks, and applies the result to what it
 // kept. Blocks of planes are a cluster; blocks of columns, more than a cluster has, all run at once
-// and exchange flag-packed sums through global memory. Threads, warps and blocks add in an order
-// that only the extents and the device decide.
+// and exchange flag-packed sums through global memory.
 //
 // Bound by the round trips that follow each other (elements, sums, results) as much as by memory.
 // BatchNorm forward of 128 x 128 x 28 x 28 takes 25.8 us where three kernels take 38.0 (f16, H200;

@@ -104,6 +104,7 @@ __device__ __forceinline__ void channel_values(const T* table, const ChannelPlac
     for (int i = 0; i < kVecSize; ++i) values[i] = i < in_first ? first : second;
   } else {
     ChannelPlace at = place;
+#pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       values[i] = to_float(table[at.channel]);
       if (++at.inner < extents.inner) continue;
@@ -125,6 +126,7 @@ template <class T>
 __device__ __forceinline__ Vec<T, kVecSize> load_part(const T* from, const VecAccess& access) {
   if (access.wide) return load_vec(from);
   float values[kVecSize] = {};
+#pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
     if (i < access.count) values[i] = to_float(from[i]);
   }
@@ -135,6 +137,7 @@ template <class T>
 __device__ __forceinline__ void store_part(T* to, const float (&values)[kVecSize],
                                            const VecAccess& access) {
   if (access.wide) return store_vec_global(to, to_vec<T>(values));
+#pragma unroll
   for (int i = 0; i < kVecSize; ++i) {
     if (i < access.count) to[i] = from_float<T>(values[i]);
   }

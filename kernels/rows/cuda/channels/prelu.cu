@@ -3,9 +3,8 @@
 // Bytes of U = one tensor: forward 2 U, one pass (channel_apply.cuh); backward 3 U: the gradient of
 // the slopes is summed in the pass that writes dx, in one kernel where it fits (channel_tiles.cuh)
 // or with a second one for the splits (channel_sums.cuh). Bound by memory: 99 to 101 % of a copy
-// forward, 90 to 101 % backward; small tensors by the start and the end of a kernel.
-//
-// Measured: kernels/rows/measured/rows.md.
+// forward, 90 to 101 % backward (kernels/rows/measured/rows.md); small tensors by the start and the
+// end of a kernel.
 
 #include "kernels/base/cuda/alignment.h"
 #include "kernels/base/cuda/operations.h"

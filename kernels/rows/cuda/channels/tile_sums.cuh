@@ -134,9 +134,9 @@ __device__ __forceinline__ void sum_planes(
 
 // --- columns -----------------------------------------------------------------------------------
 
-// Values that the blocks of a kernel exchange through the words of an InterBlockExchange
-// (cuda_context.h). A word packs a value with its flag, and is zero until it is stored. So neither
-// a fence, which would wait for all earlier stores of the thread, nor a counter to poll is needed.
+// A word of an InterBlockExchange packs a value with its flag, and is zero until it is stored. So
+// neither a fence, which would wait for all earlier stores of the thread, nor a counter to poll is
+// needed.
 
 /// f32 in the low half, the flag 1 in the high half.
 __device__ __forceinline__ uint64_t flagged_word(float number) {
