@@ -18,15 +18,13 @@ namespace bertha {
 //   nowhere           the block reads it again for each pass.
 //
 // Up to 256 columns a thread holds at most 8 elements; with room for 32 most rows take 8 to 68 %
-// longer.
+// longer (kernels/rows/measured/rows.md).
 //
 // An operation is a value that the kernel gets as its argument:
 //   OneInput or TwoInputs  its rows, the base class
 //   store                  with row.store() only: where its results go
 //   run(row)               its passes, in terms of for_vecs and reduce below; of for_drawn_vecs if
 //                          its store draws dropout (kDraws)
-//
-// Sizes and boundaries: kernels/rows/measured/rows.md.
 
 inline constexpr int kFewElements = 8;  // of a thread, in registers
 inline constexpr int kManyElements = 32;

@@ -17,16 +17,15 @@ namespace bertha {
 // once: read again for every wide row they would come from L2. At 32,768 columns one-shot blocks
 // with bulk copies take 14 % longer, generic rows more than twice as long. A producer warp fills a
 // ring of shared memory with rows by bulk copies, two rows ahead, and writes the results, which
-// replace x in the ring, by bulk stores. Blocks take the next row from a counter, because not all
-// SMs are equally fast at memory: with as many rows each, the first ends long before the last.
+// replace x in the ring, by bulk stores. Blocks take the next row from a counter: not all SMs are
+// equally fast at memory.
 //
 // Loads have a matrix; their `values` are applied in both passes over the ring. Results of 16 bits
 // go to a matrix by way of the ring; others, and results of a Store, are stored by the threads. f32
 // parameters of more than 16,896 columns do not fit into the registers and are read for every row.
 //
-// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, 95 % of a copy of as many bytes,
-// and x 30,522 bf16 1,488 us, also 95 %
-// (kernels/rows/measured/rows.md).
+// Bound by memory: 49,152 x 32,768 f16 take 1,585 us on an H200, and x 30,522 bf16 1,488 us, both
+// 95 % of a copy of as many bytes (kernels/rows/measured/rows.md).
 
 inline constexpr int kPersistentThreads = 352;  // of the consumers
 inline constexpr int kPersistentVecs = 12;      // of a thread, or half as many

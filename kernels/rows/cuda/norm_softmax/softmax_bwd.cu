@@ -1,6 +1,4 @@
-// Softmax and log-softmax, backward.
-//
-// softmax_functors.cuh chooses the kernels, which read memory once.
+// Softmax and log-softmax, backward. softmax_functors.cuh chooses kernels that read memory once.
 //
 // Bound by memory: 49,152 x 4,096 f16 take 279 us on an H200, 103 % of a copy of as many bytes
 // (kernels/rows/measured/rows.md).
