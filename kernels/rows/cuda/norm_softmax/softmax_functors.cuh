@@ -25,13 +25,6 @@ bool has_bulk_rows(const CudaContext& context, const Operation& operation, int64
          tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context);
 }
 
-/// Whether the matrices of an operation begin at the same place in a 16-byte word.
-template <class Operation>
-bool share_words(const Operation& operation) {
-  return share_words(operation.matrix(0), operation.store.matrix) &&
-         share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix);
-}
-
 /// Runs an operation in vectors of 8 columns, if there is a kernel for the width.
 template <bool kInWords, class Operation>
 bool launch_softmax_vectors(const CudaContext& context, const Operation& operation, int64_t rows,
@@ -89,14 +82,13 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
 template <class Operation>
 bool launch_softmax_rows(const CudaContext& context, const Operation& operation, int64_t rows,
                          int64_t columns, int most_elements) {
-  const bool is_odd = columns % 2 != 0;
   if (most_elements == kVecSize) {
     return launch_softmax_vectors<false>(context, operation, rows, columns);
   }
   // Single elements, unless words with a lead fill three quarters of the lanes that they need.
   const uint64_t reach = columns + kMostLead;
   const bool is_narrow =
-      is_odd && columns > 16 && columns <= 288 && 4 * reach <= 3 * std::bit_ceil(reach);
+      columns % 2 != 0 && columns > 16 && columns <= 288 && 4 * reach <= 3 * std::bit_ceil(reach);
   if (most_elements >= 4 && columns <= 512) {
     launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
     return true;
@@ -119,15 +111,6 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
     launch_warp_per_row<32, 1, 9>(context, operation, rows, columns);
   } else if (!Operation::kInWords && columns > 256 && columns <= 544) {
     launch_warp_per_row<32, 1, 17>(context, operation, rows, columns);
-  } else if constexpr (kIsPlainRow<Operation> && !Operation::kInWords) {
-    if (columns <= 544 || !share_words(operation) || !has_bulk_rows(context, operation, columns)) {
-      return false;
-    }
-    if (columns <= 8192) {
-      launch_tma_row<64, 16>(context, operation, rows, columns);
-    } else {
-      launch_tma_row<512, 2>(context, operation, rows, columns);
-    }
   } else {
     return false;
   }
