@@ -30,10 +30,7 @@ inline constexpr int64_t kMostWarpRowColumns =
 
 /// Threads of an SM for which registers suffice: gamma and beta take them in words.
 template <RowForm kForm, int kVecs>
-inline constexpr int kWarpRowThreads = kForm != RowForm::kInWords ? 1
-                                       : kVecs <= 2               ? 768
-                                       : kVecs <= 4               ? 512
-                                                                  : 384;
+inline constexpr int kWarpRowThreads = kForm != RowForm::kInWords ? 1 : (kVecs <= 2 ? 768 : 512);
 
 template <class Norm, RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThreads)
