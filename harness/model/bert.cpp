@@ -106,6 +106,8 @@ struct Bert::State {
         .scratch = &activations.scratch,
         .batch = &batch,
         .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
+        .x_fp8 = rounded_input(mode, layer),
+        .y_fp8 = rounded_input(mode, layer + 1),
         .needed_rows = ends_on_needed_rows && layer + 1 == dims.L ? batch.needed_rows : View(),
         .gemm_mode = gemm_mode(mode),
         .fp8 = parts.fp8 ? fp8_layer(layer) : Fp8Layer{},
@@ -116,6 +118,13 @@ struct Bert::State {
                      .gelu = gelu_of(config),
                      .max_seq_tokens = dims.S},
         .accumulate = accumulate};
+  }
+
+  /// The input of a layer in fp8, if the layer before rounds it.
+  Fp8Result rounded_input(Mode mode, int64_t layer) const {
+    if (!parts.fp8 || layer == 0 || layer == dims.L) return {};
+    const Fp8Layer fp8 = fp8_layer(layer);
+    return EncoderGemms(*parts.ops, gemm_mode(mode), &fp8).input_result(EncoderGemm::kQkv);
   }
 
   GemmMode gemm_mode(Mode mode) const {

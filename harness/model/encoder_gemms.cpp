@@ -16,8 +16,9 @@ View matrix_in(const View& bytes, DType format, int64_t rows, int64_t columns) {
   return {bytes.data, format, {rows, columns}};
 }
 
-Quantize quantize_of(const View& x) {
-  return {.x = x,
+/// Quantize of `x`, or of its rounded rows if they exist.
+Quantize quantize_of(const View& x, const Fp8Result& rounded = {}) {
+  return {.x = rounded.q.has_data() ? rounded.q : x,
           .scale = View(),
           .q = View(),
           .transposed = View(),
@@ -46,8 +47,21 @@ void EncoderGemms::run(const std::optional<Quantize>& quantize) const {
   if (quantize) ops_.run(*quantize);
 }
 
-void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args) const {
-  const Forward forward = forward_of(gemm, args, quantize_of(args.x));
+Fp8Result EncoderGemms::input_result(EncoderGemm gemm) const {
+  if (mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) return {};
+  const View& transposed = fp8_->inputs_transposed[index(gemm)];
+  const Quantize recorded = record(quantize_of(View()), at(fp8_->input_scales, index(gemm)));
+  return {
+      .q = matrix_in(rows_of_input(gemm), DType::kE4M3, transposed.extent(1), transposed.extent(0)),
+      .scale = recorded.scale,
+      .amax = recorded.amax,
+      .saturated = recorded.saturated,
+      .live_rows = recorded.live_rows};
+}
+
+void EncoderGemms::forward(EncoderGemm gemm, const LinearFwd& args,
+                           const Fp8Result& rounded) const {
+  const Forward forward = forward_of(gemm, args, quantize_of(args.x, rounded));
   run(forward.x);
   ops_.run(forward.y);
 }
@@ -59,18 +73,24 @@ EncoderGemms::Forward EncoderGemms::forward_of(EncoderGemm gemm, const LinearFwd
   if (mode_ == GemmMode::kIo) return {.x = {}, .y = args};
 
   const Fp8Scales scales = at(fp8_->input_scales, i);
-  x = record(x, scales);
+  const bool is_rounded = is_fp8(x.x.dtype);
+  if (!is_rounded) x = record(x, scales);
   LinearFwd y = args;
   if (mode_ != GemmMode::kRecord) {
-    x.q = matrix_in(gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows, DType::kE4M3,
-                    x.x.extent(0), x.x.extent(1));
-    y.x = x.q;
+    y.x = matrix_in(rows_of_input(gemm), DType::kE4M3, x.x.extent(0), x.x.extent(1));
+    if (!is_rounded) x.q = y.x;
     y.x_inverse_scale = one_of(scales.inverse_scale);
     y.weight = fp8_->weights[i].q;
     y.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
   }
-  if (mode_ == GemmMode::kFp8) x.transposed = fp8_->inputs_transposed[i];
+  const bool transposes = mode_ == GemmMode::kFp8;
+  if (transposes) x.transposed = fp8_->inputs_transposed[i];
+  if (is_rounded && !transposes) return {.x = {}, .y = y};
   return {.x = x, .y = y};
+}
+
+View EncoderGemms::rows_of_input(EncoderGemm gemm) const {
+  return gemm == EncoderGemm::kFfOut ? fp8_->inner_rows : fp8_->rows;
 }
 
 View EncoderGemms::rows_of_gradient(EncoderGemm gemm) const {
@@ -91,8 +111,7 @@ Fp8Result EncoderGemms::gradient_result(EncoderGemm gemm) const {
 
 void EncoderGemms::backward(EncoderGemm gemm, const LinearBwdWeight& weight,
                             const LinearBwdData& data, const Fp8Result& rounded) const {
-  const Backward backward =
-      backward_of(gemm, weight, data, quantize_of(rounded.q.has_data() ? rounded.q : data.dy));
+  const Backward backward = backward_of(gemm, weight, data, quantize_of(data.dy, rounded));
   run(backward.dy);
   ops_.run(backward.dweight);
   ops_.run(backward.dx);
@@ -127,7 +146,8 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
   return backward;
 }
 
-void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const {
+void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out,
+                                const Fp8Result& rounded) const {
   if (mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
     forward(EncoderGemm::kFfIn, in);
     return forward(EncoderGemm::kFfOut, out);
@@ -139,7 +159,7 @@ void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out) const
   Quantize gelu = quantize_of(before_gelu.y);
   gelu.activation = in.activation;
   if (mode_ == GemmMode::kFp8) gelu.derivative = fp8_->gelu_derivative;
-  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x));
+  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x, rounded));
   const Forward second = forward_of(EncoderGemm::kFfOut, out, gelu);
   run(first.x);
   ops_.run(LinearFwdQuantize{.linear = first.y, .quantize = *second.x});
@@ -163,8 +183,8 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   before_gelu.derivative = fp8_->gelu_derivative;
   before_gelu.column_sums = out_data.dbias_below;
   before_gelu.accumulate_sums = out_data.accumulate_dbias;
-  const Backward out = backward_of(EncoderGemm::kFfOut, out_weight, of_gelu,
-                                   quantize_of(rounded.q.has_data() ? rounded.q : out_data.dy));
+  const Backward out =
+      backward_of(EncoderGemm::kFfOut, out_weight, of_gelu, quantize_of(out_data.dy, rounded));
   const Backward in = backward_of(EncoderGemm::kFfIn, in_weight, in_data, before_gelu);
   run(out.dy);
   ops_.run(out.dweight);

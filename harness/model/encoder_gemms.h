@@ -73,7 +73,11 @@ class EncoderGemms {
   /// `fp8` is read in modes other than kIo.
   EncoderGemms(Ops& ops, GemmMode mode, const Fp8Layer* fp8) : ops_(ops), mode_(mode), fp8_(fp8) {}
 
-  void forward(EncoderGemm gemm, const LinearFwd& args) const;
+  /// Where the operation that computes the input of a GEMM may store it rounded; without data if
+  /// the input is read in io.
+  Fp8Result input_result(EncoderGemm gemm) const;
+  /// `rounded`: args.x in fp8, if it exists.
+  void forward(EncoderGemm gemm, const LinearFwd& args, const Fp8Result& rounded = {}) const;
   /// Where the operation that computes the gradient of a GEMM's output may store it rounded;
   /// without data if the gradient is read in io.
   Fp8Result gradient_result(EncoderGemm gemm) const;
@@ -82,7 +86,8 @@ class EncoderGemms {
                 const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU, then kFfOut. In fp8 the first also rounds the input of the second.
-  void feed_forward(const LinearFwd& in, const LinearFwd& out) const;
+  /// `rounded`: in.x, as above.
+  void feed_forward(const LinearFwd& in, const LinearFwd& out, const Fp8Result& rounded) const;
   /// The gradients of both, with the gradient of the GELU. `out` comes first; `rounded`: its dy, as
   /// above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,
@@ -104,6 +109,7 @@ class EncoderGemms {
   Backward backward_of(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                        Quantize dy) const;
   void run(const std::optional<Quantize>& quantize) const;
+  View rows_of_input(EncoderGemm gemm) const;
   View rows_of_gradient(EncoderGemm gemm) const;
   void record_weight(EncoderGemm gemm, const View& weight) const;
   /// Records the maximum of `from`; the caller adds outputs.

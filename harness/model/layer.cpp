@@ -59,11 +59,13 @@ void layer_forward(Ops& ops, const LayerCall& call) {
   const EncoderGemms attention_gemms(ops, call.gemm_mode, &call.fp8);
   const EncoderGemms gemms(ops, call.gemm_mode, &rows.fp8);
 
-  attention_gemms.forward(EncoderGemm::kQkv, {.x = call.x,
-                                              .weight = w.qkv_weight,
-                                              .bias = w.qkv_bias,
-                                              .y = as_rows(a.qkv),
-                                              .pre_activation = kNoView});
+  attention_gemms.forward(EncoderGemm::kQkv,
+                          {.x = call.x,
+                           .weight = w.qkv_weight,
+                           .bias = w.qkv_bias,
+                           .y = as_rows(a.qkv),
+                           .pre_activation = kNoView},
+                          call.x_fp8);
   ops.run(AttentionFwd{.qkv = a.qkv,
                        .cu_seqlens = call.batch->cu_seqlens,
                        .out = as_heads(a.context, a.qkv),
@@ -82,6 +84,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                                            .bias = kNoView,
                                            .y = rows.projected,
                                            .pre_activation = kNoView});
+  const Fp8Result ff_input = gemms.input_result(EncoderGemm::kFfIn);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.projection_bias,
                         .residual = rows.x,
@@ -94,7 +97,8 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .mask = a.projection_mask,
                         .dropout = call.settings.projection_dropout,
                         .dropout_rows = call.needed_rows,
-                        .epsilon = call.settings.layer_norm_epsilon});
+                        .epsilon = call.settings.layer_norm_epsilon,
+                        .y_fp8 = ff_input});
 
   gemms.feed_forward({.x = a.attention_y,
                       .weight = w.ff_in_weight,
@@ -106,7 +110,8 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                       .weight = w.ff_out_weight,
                       .bias = kNoView,
                       .y = rows.projected,
-                      .pre_activation = kNoView});
+                      .pre_activation = kNoView},
+                     ff_input);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.ff_out_bias,
                         .residual = a.attention_y,
@@ -119,7 +124,8 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .mask = a.ff_mask,
                         .dropout = call.settings.ff_dropout,
                         .dropout_rows = call.needed_rows,
-                        .epsilon = call.settings.layer_norm_epsilon});
+                        .epsilon = call.settings.layer_norm_epsilon,
+                        .y_fp8 = call.y_fp8});
 }
 
 namespace {

@@ -41,6 +41,8 @@ struct LayerCall {
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
   View x;            // io [T, H]  input of the layer
+  Fp8Result x_fp8;   // x rounded by the layer before, if it exists
+  Fp8Result y_fp8;   // where the next layer reads saved.y rounded, if it does
   View needed_rows;  // i32 [K]  the only rows after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // for modes other than kIo
@@ -48,7 +50,7 @@ struct LayerCall {
   Accumulate accumulate = Accumulate::kYes;  // for gradients of weights
 };
 
-/// saved.y = the layer's output for x, or for needed_rows only.
+/// saved.y = the layer's output for x, or for needed_rows only; also rounded to y_fp8.
 void layer_forward(Ops& ops, const LayerCall& call);
 
 /// On entry scratch.d_hidden, or with needed_rows scratch.d_needed, contains the gradient of

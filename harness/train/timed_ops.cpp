@@ -57,10 +57,10 @@ OperationTime cost_of(const EmbeddingFwd& a) { return moves(a, {a.sum, a.sum, a.
 OperationTime cost_of(const EmbeddingBwd& a) { return moves(a, {a.dy, a.sum, a.mask, a.dy, a.dy}); }
 OperationTime cost_of(const ActivationBwd& a) { return moves(a, {a.dy, a.saved, a.dx}); }
 OperationTime cost_of(const ResidualLnFwd& a) {
-  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask});
+  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask, a.y_fp8.q});
 }
 OperationTime cost_of(const ResidualLnBwd& a) {
-  return moves(a, {a.dy, a.sum, a.mask, a.dresidual, a.dx});
+  return moves(a, {a.dy, a.sum, a.mask, a.dresidual, a.dx_fp8.q.has_data() ? a.dx_fp8.q : a.dx});
 }
 OperationTime cost_of(const LayerNormFwd& a) { return moves(a, {a.x, a.y}); }
 OperationTime cost_of(const LayerNormBwd& a) { return moves(a, {a.dy, a.x, a.dx}); }
@@ -86,7 +86,8 @@ OperationTime cost_of(const Quantize& a) {
   OperationTime cost = moves(a, {a.x, a.derivative, a.q, a.transposed});
   cost.name += a.activation != Activation::kNone ? " gelu"
                : a.derivative.has_data()         ? " gelu gradient"
-                                         : concat(" [", a.x.extent(0), ", ", a.x.extent(1), "]");
+                                                 : concat(is_fp8(a.x.dtype) ? " fp8 [" : " [",
+                                                  a.x.extent(0), ", ", a.x.extent(1), "]");
   return cost;
 }
 OperationTime cost_of(const QuantizeWeights& a) {

@@ -28,6 +28,7 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
         norm.run(row, sum + at, y + at);
       },
       args.dropout_rows);
+  if (args.y_fp8.q.has_data()) run_cpu(pool, quantize_to(args.y_fp8, args.y));
 }
 
 template <>

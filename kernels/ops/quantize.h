@@ -69,8 +69,8 @@ struct QuantizeWeights {
 };
 
 /// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are bit
-/// for bit as from Quantize of the result in io; the view of the result in io is memory that the
-/// operation may use, with undefined contents afterwards. Without data in q: not requested.
+/// for bit as from Quantize of the result in io. If q replaces that result, its view is memory that
+/// the operation may use, with undefined contents afterwards. Without data in q: not requested.
 struct Fp8Result {
   View q = {};          // fp8 [R, C]  out
   View scale = {};      // f32 [1]

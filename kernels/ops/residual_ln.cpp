@@ -12,6 +12,7 @@ void validate(const ResidualLnFwd& args) {
               {shape.rows, shape.columns});
   check_norm(check, args, shape);
   check.optional_view("dropout_rows", args.dropout_rows, DType::kI32, {shape.rows});
+  check_fp8_result(check, "y_fp8", args.y_fp8, shape.rows, shape.columns);
 }
 
 void validate(const ResidualLnBwd& args) {

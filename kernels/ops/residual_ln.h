@@ -29,6 +29,7 @@ struct ResidualLnFwd {
   Dropout dropout;
   View dropout_rows = {};  // i32 [T]  rows of the matrix from which these were gathered; -1: any
   float epsilon = 1e-12f;
+  Fp8Result y_fp8 = {};  // [T, H]  out in addition to y
 };
 
 /// Gradients of ResidualLnFwd: dresidual = dLN/dsum, dx = dresidual at kept elements / (1 - p).

@@ -27,7 +27,8 @@ struct Case {
                              .mask = mask.view(),
                              .dropout = dropout.with(state.view()),
                              .dropout_rows = dropout_rows.view(),
-                             .epsilon = epsilon},
+                             .epsilon = epsilon,
+                             .y_fp8 = y_fp8},
                threads);
   }
 
@@ -60,6 +61,7 @@ struct Case {
   int64_t tokens;
   int64_t hidden;
   float epsilon = 0.125f;
+  Fp8Result y_fp8{};
   NaiveDropout dropout{.site = 21, .probability = 0.2f};
   HostTensor<uint64_t> state = dropout.state();
   HostTensor<int32_t> dropout_rows{};
@@ -124,6 +126,39 @@ TEST(ResidualLn, GatheredRowsKeepTheirDropout) {
       }
     }
   }
+}
+
+TEST(ResidualLn, RoundsItsResultInAdditionToIo) {
+  struct Rounded {
+    HostTensor<uint8_t> q = HostTensor<uint8_t>({33, 40}, 0xAA);
+    HostTensor<float> scale = HostTensor<float>({1}, 512.0f);  // too large for some elements
+    HostTensor<float> amax = HostTensor<float>({1}, 0.125f);
+    HostTensor<int64_t> saturated = HostTensor<int64_t>({1}, 5);
+    HostTensor<int32_t> live_rows = HostTensor<int32_t>({1}, 31);
+
+    Fp8Result result() {
+      View bytes = q.view();
+      bytes.dtype = DType::kE4M3;
+      return {.q = bytes,
+              .scale = scale.view(),
+              .amax = amax.view(),
+              .saturated = saturated.view(),
+              .live_rows = live_rows.view()};
+    }
+  };
+  Case without(33, 40);
+  without.forward(1);
+  Rounded want;
+  run_on_cpu(quantize_to(want.result(), without.y.view()));
+  Case with(33, 40);
+  Rounded got;
+  with.y_fp8 = got.result();
+  with.forward(1);
+  EXPECT_EQ(with.y.values, without.y.values);
+  EXPECT_EQ(got.q.values, want.q.values);
+  EXPECT_EQ(got.amax.values, want.amax.values);
+  EXPECT_EQ(got.saturated.values, want.saturated.values);
+  EXPECT_GT(got.saturated[0], 5);
 }
 
 TEST(ResidualLn, BackwardMatchesTheJacobian) {

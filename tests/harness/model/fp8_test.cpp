@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/model/activations.h"
 #include "harness/model/fp8_state.h"
 #include "kernels/base/tests/tolerance.h"
 #include "tests/harness/model/tiny_model.h"
@@ -105,6 +106,98 @@ TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
     EXPECT_NEAR(found / norm, 1, tolerance::kFp8GradientNorm) << param.name;
   }
   EXPECT_EQ(fp8.stats().fp8_saturated, 0);  // the scales are those of this very batch
+}
+
+/// Notes the operations of a GEMM forward instead of running them.
+class NotedOps final : public Ops {
+ public:
+  std::vector<Quantize> quantized;
+  std::vector<LinearFwd> multiplied;
+
+ private:
+  void enqueue(AnyArgs any) override {
+    if (const auto* args = std::get_if<const Quantize*>(&any)) quantized.push_back(**args);
+    if (const auto* args = std::get_if<const LinearFwd*>(&any)) multiplied.push_back(**args);
+  }
+};
+
+bool is_same(const View& a, const View& b) {
+  return a.data == b.data &&
+         (a.data == nullptr || (a.dtype == b.dtype && a.rank == b.rank && a.extents == b.extents));
+}
+
+TEST(Fp8Model, AnInputRoundedAsItIsStoredIsThatOfItsPass) {
+  constexpr BatchRows kRows{.tokens = 16, .seqs = 1, .masked = 1, .needed = 2, .last = 16};
+  const Dims dims = make_dims(small_model());
+  const std::unique_ptr<Device> device = make_cpu_device(1);
+  const Buffer memory = device->allocate(1 << 20);
+  Arena arena(memory);
+  const Activations activations =
+      allocate_activations(arena, dims, kRows, kRows, DType::kBF16, true);
+  const LayerActivations& saved = activations.layers[0];
+  const Fp8State state = allocate_fp8_state(arena, dims);
+  const Fp8Layer layer{.weights = state.weight_copies[0],
+                       .inputs_transposed = saved.fp8_inputs,
+                       .gelu_derivative = saved.fp8_derivative,
+                       .input_scales = state.inputs(),
+                       .gradient_scales = state.gradients(),
+                       .weight_scales = state.weights(),
+                       .rows = activations.scratch.fp8_rows,
+                       .inner_rows = activations.scratch.fp8_inner_rows,
+                       .gradient_transposed = activations.scratch.fp8_gradient_transposed,
+                       .unused_amax = state.unused_amax,
+                       .unused_count = state.unused_count,
+                       .saturated = arena.take(DType::kI64, {1}),
+                       .live_tokens = arena.take(DType::kI32, {1})};
+  const LinearFwd in_io{.x = saved.attention_y,
+                        .weight = arena.take(DType::kBF16, {dims.F, dims.H}),
+                        .bias = View(),
+                        .y = saved.ff_pre,
+                        .pre_activation = View()};
+  for (const GemmMode mode : {GemmMode::kFp8, GemmMode::kFp8Eval}) {
+    NotedOps by_pass;
+    EncoderGemms(by_pass, mode, &layer).forward(EncoderGemm::kFfIn, in_io);
+    NotedOps as_stored;
+    const EncoderGemms gemms(as_stored, mode, &layer);
+    const Fp8Result result = gemms.input_result(EncoderGemm::kFfIn);
+    gemms.forward(EncoderGemm::kFfIn, in_io, result);
+
+    ASSERT_EQ(by_pass.quantized.size(), 1u);
+    const Quantize& want = by_pass.quantized[0];
+    const Quantize got = quantize_to(result, in_io.x);
+    for (View Quantize::*field : {&Quantize::x, &Quantize::scale, &Quantize::q, &Quantize::amax,
+                                  &Quantize::saturated, &Quantize::live_rows}) {
+      EXPECT_TRUE(is_same(got.*field, want.*field));
+    }
+    ASSERT_EQ(as_stored.quantized.size(), mode == GemmMode::kFp8 ? 1u : 0u);
+    for (const Quantize& transposition : as_stored.quantized) {
+      EXPECT_TRUE(is_same(transposition.x, want.q));
+      EXPECT_TRUE(is_same(transposition.transposed, want.transposed));
+    }
+    for (View LinearFwd::*field : {&LinearFwd::x, &LinearFwd::x_inverse_scale, &LinearFwd::weight,
+                                   &LinearFwd::weight_inverse_scale}) {
+      EXPECT_TRUE(is_same(as_stored.multiplied.at(0).*field, by_pass.multiplied.at(0).*field));
+    }
+  }
+  for (const GemmMode mode : {GemmMode::kIo, GemmMode::kRecord}) {
+    NotedOps none;
+    EXPECT_FALSE(EncoderGemms(none, mode, &layer).input_result(EncoderGemm::kFfIn).q.has_data());
+  }
+}
+
+TEST(Fp8Model, LayerNormRoundsByTheScaleOfTheNextGemm) {
+  const HostBatch batch = batch_of(4);
+  for (const size_t gemm : {2u, 4u}) {  // feed-forward in of layer 0, QKV of layer 1
+    Model fp8(true);
+    fp8.find_scales(batch);
+    std::vector<int> scales = fp8.bert.scale_exponents();
+    scales[gemm] = 100;  // saturates all elements but zeros
+    fp8.bert.set_scale_exponents(scales);
+    fp8.loss_and_gradients(batch);
+    EXPECT_GE(fp8.stats().fp8_saturated, batch.num_tokens * fp8.dims.H) << gemm;
+    EXPECT_LT(fp8.stats().fp8_saturated, 2 * batch.num_tokens * fp8.dims.H) << gemm;
+    for (const int32_t most : fp8.maxima()) EXPECT_GT(most, 0);
+  }
 }
 
 TEST(Fp8Model, EvaluationReadsScalesAndRecordsNothing) {
