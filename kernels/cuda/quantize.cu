@@ -206,8 +206,13 @@ __device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* t
   }
 }
 
+/// Blocks per SM, 0 = any. With this bound nvcc requests all rows of a thread before it waits for
+/// the first; without it, half of them.
+template <class T, Function kFunction>
+inline constexpr int kBlocksPerSm = kFunction == Function::kCopy && sizeof(T) == 2 ? 4 : 0;
+
 template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kFunction>)
     quantize_kernel(const __grid_constant__ Matrices<T> matrices) {
   __shared__ uint2 tile[kTile * kParts];
   __shared__ Fp8Extremes of_warp[kWarps];
