@@ -1,5 +1,6 @@
 #include "harness/model/bert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -195,15 +196,28 @@ struct Bert::State {
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (weights_needed) weights_needed(begin_of(pieces[i].last + 1));
       passes.run(pass_key(pass, i, makes_copies), [&] {
+        if (makes_copies) copy_weights(pieces[i]);
         for (size_t part = pieces[i].first; part <= pieces[i].last; ++part) {
-          forward_of_part(part, mode, makes_copies);
+          forward_of_part(part, mode);
         }
       });
     }
   }
 
+  /// Copies the weights of a piece's layers to fp8.
+  void copy_weights(const Piece& piece) {
+    std::vector<Quantize> all;
+    for (size_t part = std::max<size_t>(piece.first, 1); part <= piece.last; ++part) {
+      if (part > weights.layers.size()) break;  // the heads
+      const LayerParams& w = weights.layers[part - 1];
+      add_weight_copies(fp8_layer(static_cast<int64_t>(part) - 1),
+                        {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight}, all);
+    }
+    if (!all.empty()) parts.ops->run(QuantizeWeights{.weights = all});
+  }
+
   /// Part 0 is the embeddings, part 1 + i is layer i, the last part is the heads.
-  void forward_of_part(size_t part, Mode mode, bool makes_copies) {
+  void forward_of_part(size_t part, Mode mode) {
     Ops& ops = *parts.ops;
     const int64_t layer = static_cast<int64_t>(part) - 1;
     if (part == 0) return embeddings_forward(ops, embedding_call(mode));
@@ -217,11 +231,6 @@ struct Bert::State {
       return heads_loss(ops, head_call(), loss_sums(), mode == Mode::kTrain);
     }
     const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
-    if (makes_copies) {
-      const LayerParams& w = weights.layers[static_cast<size_t>(layer)];
-      quantize_weights(ops, fp8_layer(layer),
-                       {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight});
-    }
     layer_forward(ops, layer_call(mode, layer));
   }
 

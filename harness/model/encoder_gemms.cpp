@@ -193,19 +193,17 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   ops_.run(in.dx);
 }
 
-void quantize_weights(Ops& ops, const Fp8Layer& fp8,
-                      const std::array<View, kEncoderGemms>& weights) {
-  QuantizeWeights all;
+void add_weight_copies(const Fp8Layer& fp8, const std::array<View, kEncoderGemms>& weights,
+                       std::vector<Quantize>& all) {
   for (size_t i = 0; i < kEncoderGemms; ++i) {
     const Fp8Scales scales = at(fp8.weight_scales, i);
-    all.weights[i] = {.x = weights[i],
-                      .scale = scales.scale,
-                      .q = fp8.weights[i].q,
-                      .transposed = fp8.weights[i].transposed,
-                      .amax = scales.amax,
-                      .saturated = fp8.unused_count};
+    all.push_back({.x = weights[i],
+                   .scale = scales.scale,
+                   .q = fp8.weights[i].q,
+                   .transposed = fp8.weights[i].transposed,
+                   .amax = scales.amax,
+                   .saturated = fp8.unused_count});
   }
-  ops.run(all);
 }
 
 }  // namespace bertha

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "kernels/ops/quantize.h"
 #include "kernels/ops_fwd.h"
@@ -120,8 +121,9 @@ class EncoderGemms {
   const Fp8Layer* fp8_;
 };
 
-/// Copies a layer's weights to fp8 and records their maxima, for the scales of the next copies.
-void quantize_weights(Ops& ops, const Fp8Layer& fp8,
-                      const std::array<View, kEncoderGemms>& weights);
+/// Adds to `all` the operations that copy a layer's weights to fp8 and record their maxima, for the
+/// scales of the next copies.
+void add_weight_copies(const Fp8Layer& fp8, const std::array<View, kEncoderGemms>& weights,
+                       std::vector<Quantize>& all);
 
 }  // namespace bertha

@@ -8,13 +8,16 @@
 // group), free of bank conflicts both ways. amax and the count of saturated elements cost a block
 // one atomic operation each. Column sums cover the tile; a second kernel adds up the tiles.
 //
-// Matrices of one launch, which the weights of a layer are, have their tiles one after the other.
+// Matrices of one launch, which the weights of some layers are, have their tiles one after the
+// other: those of one layer are little more than a tile for each place of a block on the GPU.
 //
 // Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (1 more of
 // derivatives), 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
 
 #include "kernels/ops/quantize.h"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "kernels/base/cuda/alignment.h"
@@ -48,12 +51,24 @@ struct Matrix {
   int64_t columns;
 };
 
-/// Matrices of one launch, whose tiles follow each other.
-template <class T>
+/// Weights of one launch, within the 4 KiB of a kernel's parameters: those of eight layers.
+constexpr int kMostWeights = 32;
+
+/// Matrices of one launch, whose tiles follow each other. kMost: a power of two.
+template <class T, int kMost>
 struct Matrices {
-  static constexpr int kMost = 4;
   Matrix<T> of[kMost];
-  int ends[kMost];  // tiles up to the end of each matrix
+  int ends[kMost];  // tiles up to the end of each matrix; beyond the last, all
+
+  /// The matrix that contains a tile.
+  __device__ __forceinline__ int matrix_of(int tile) const {
+    int matrix = 0;
+#pragma unroll
+    for (int step = kMost / 2; step > 0; step /= 2) {
+      if (tile >= ends[matrix + step - 1]) matrix += step;
+    }
+    return matrix;
+  }
 };
 
 /// A tile's place in its matrix, in tiles.
@@ -211,16 +226,16 @@ __device__ __forceinline__ void store_transposed(uint2 (&bytes)[kPart], uint2* t
 template <class T, Function kFunction>
 inline constexpr int kBlocksPerSm = kFunction == Function::kCopy && sizeof(T) == 2 ? 4 : 0;
 
-template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation>
+template <class T, __nv_fp8_interpretation_t kFormat, Function kFunction, Activation kActivation,
+          int kMost>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kFunction>)
-    quantize_kernel(const __grid_constant__ Matrices<T> matrices) {
+    quantize_kernel(const __grid_constant__ Matrices<T, kMost> matrices) {
   __shared__ uint2 tile[kTile * kParts];
   __shared__ Fp8Extremes of_warp[kWarps];
   wait_for_kernel_before();
   begin_next_kernel();
   int index = static_cast<int>(blockIdx.x);
-  int which = 0;
-  while (index >= matrices.ends[which]) ++which;
+  const int which = matrices.matrix_of(index);
   if (which > 0) index -= matrices.ends[which - 1];
   const Matrix<T>& p = matrices.of[which];
   const int64_t rows = p.rows;
@@ -293,10 +308,10 @@ void check(const Quantize& args) {
                Quantize::kName, ": a matrix of ", args.x.shape_text(), " is not 16-byte aligned");
 }
 
-/// `all`: at most the maximum of a launch, equal except for their sizes.
-template <class T, Function kFunction, Activation kActivation>
+/// `all`: at most kMost, equal except for their sizes.
+template <class T, Function kFunction, Activation kActivation, int kMost = 1>
 void launch(CudaContext& context, std::span<const Quantize> all, float* partial_sums) {
-  Matrices<T> matrices = {};
+  Matrices<T, kMost> matrices = {};
   int tiles = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     const View& x = all[i].x;
@@ -310,10 +325,11 @@ void launch(CudaContext& context, std::span<const Quantize> all, float* partial_
     tiles += static_cast<int>(ceil_div(x.extent(0), kTile) * ceil_div(x.extent(1), kTile));
     matrices.ends[i] = tiles;
   }
+  std::fill(matrices.ends + all.size(), std::end(matrices.ends), tiles);
   if (tiles == 0) return;
   const auto kernel = format_of(all[0]) == DType::kE4M3
-                          ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation>
-                          : quantize_kernel<T, __NV_E5M2, kFunction, kActivation>;
+                          ? quantize_kernel<T, __NV_E4M3, kFunction, kActivation, kMost>
+                          : quantize_kernel<T, __NV_E5M2, kFunction, kActivation, kMost>;
   launch_dependent(context.stream, kernel, {tiles, kThreads}, matrices);
 }
 
@@ -365,10 +381,13 @@ template <>
 void run_cuda(CudaContext& context, const QuantizeWeights& args) {
   context.require_fp8(QuantizeWeights::kName);
   for (const Quantize& weight : args.weights) check(weight);
-  dispatch_io(args.weights[0].x.dtype, [&]<class T>(TypeTag<T>) {
-    static_assert(QuantizeWeights::kWeights == Matrices<T>::kMost);
-    launch<T, Function::kCopy, Activation::kNone>(context, args.weights, nullptr);
-  });
+  for (std::span rest = args.weights; !rest.empty();) {
+    const std::span some = rest.first(std::min<size_t>(rest.size(), kMostWeights));
+    rest = rest.subspan(some.size());
+    dispatch_io(some[0].x.dtype, [&]<class T>(TypeTag<T>) {
+      launch<T, Function::kCopy, Activation::kNone, kMostWeights>(context, some, nullptr);
+    });
+  }
 }
 
 }  // namespace bertha

@@ -77,8 +77,8 @@ void validate(const QuantizeWeights& args) {
   const auto format = [](const Quantize& weight) {
     return weight.q.has_data() ? weight.q.dtype : weight.transposed.dtype;
   };
-  const Quantize& first = args.weights[0];
   for (const Quantize& weight : args.weights) {
+    const Quantize& first = args.weights.front();
     validate(weight);
     if (!is_fp8(format(weight)) || weight.activation != Activation::kNone) {
       check.refuse("weights", "contains one without output or with an activation");

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <array>
+#include <span>
 
 #include "kernels/ops/linear.h"
 
@@ -58,14 +58,13 @@ struct Quantize {
   Accumulate accumulate_sums = Accumulate::kNo;
 };
 
-/// The four weights of an encoder layer in one kernel: small matrices, each of which would need a
-/// separate one.
+/// The weights of one or more encoder layers in as few kernels as possible: small matrices, each of
+/// which would need a separate one.
 ///
 /// Needs     all of one dtype and format, with at least one output, without an activation.
 struct QuantizeWeights {
   static constexpr const char* kName = "quantize_weights";
-  static constexpr size_t kWeights = 4;
-  std::array<Quantize, kWeights> weights;
+  std::span<const Quantize> weights;
 };
 
 /// A result [R, C] that an operation rounds to fp8 as it computes it. q, amax and saturated are bit

@@ -99,24 +99,26 @@ TEST_F(CudaQuantize, EveryBitIsTheReferences) {
   }
 }
 
-TEST_F(CudaQuantize, FourWeightsGiveTheBytesOfEachAlone) {
+TEST_F(CudaQuantize, WeightsTogetherGiveTheBytesOfEachAlone) {
   constexpr Case kCases[] = {{.rows = 384, .columns = 128, .live_rows = 384, .scale = 4.0f},
                              {.rows = 16, .columns = 240, .live_rows = 16, .scale = 512.0f},
                              {.rows = 0, .columns = 32, .live_rows = 0},
                              {.rows = 144, .columns = 528, .live_rows = 100}};
   for (const DType io : kIoTypes) {
-    std::vector<HostTensor<float>> x;
-    std::vector<OnDevice> matrices;
-    matrices.reserve(QuantizeWeights::kWeights);
-    QuantizeWeights all;
-    for (size_t i = 0; i < QuantizeWeights::kWeights; ++i) {
-      const Case& c = kCases[i];
-      x.push_back(rounded_to(io, fp8_values(c.rows, c.columns, 20 + static_cast<int>(i))));
-      all.weights[i] = matrices.emplace_back(gpu(), io, x.back(), c).args;
-    }
-    gpu().ops->run(all);
-    for (size_t i = 0; i < QuantizeWeights::kWeights; ++i) {
-      EXPECT_EQ(matrices[i].bytes(), quantized(cpu(), DType::kF32, x[i], kCases[i])) << i;
+    for (const size_t count : {1u, 4u, 38u}) {  // 38 are more than a launch has
+      std::vector<HostTensor<float>> x;
+      std::vector<OnDevice> matrices;
+      matrices.reserve(count);
+      std::vector<Quantize> all;
+      for (size_t i = 0; i < count; ++i) {
+        const Case& c = kCases[i % 4];
+        x.push_back(rounded_to(io, fp8_values(c.rows, c.columns, 20 + static_cast<int>(i))));
+        all.push_back(matrices.emplace_back(gpu(), io, x.back(), c).args);
+      }
+      gpu().ops->run(QuantizeWeights{.weights = all});
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(matrices[i].bytes(), quantized(cpu(), DType::kF32, x[i], kCases[i % 4])) << i;
+      }
     }
   }
 }

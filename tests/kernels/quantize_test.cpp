@@ -318,18 +318,18 @@ TEST(QuantizeArguments, WeightsAreAlike) {
   std::vector<Fp8E4M3> q(16 * 16);
   float scalar = 1;
   int64_t count = 0;
-  QuantizeWeights args;
-  args.weights.fill({.x = matrix.view(),
-                     .scale = View(&scalar, DType::kF32, {1}),
-                     .q = View(q.data(), DType::kE4M3, {16, 16}),
-                     .transposed = View(),
-                     .amax = View(&scalar, DType::kF32, {1}),
-                     .saturated = View(&count, DType::kI64, {1})});
-  EXPECT_NO_THROW(validate(args));
+  const std::vector<Quantize> weights(3, {.x = matrix.view(),
+                                          .scale = View(&scalar, DType::kF32, {1}),
+                                          .q = View(q.data(), DType::kE4M3, {16, 16}),
+                                          .transposed = View(),
+                                          .amax = View(&scalar, DType::kF32, {1}),
+                                          .saturated = View(&count, DType::kI64, {1})});
+  EXPECT_NO_THROW(validate(QuantizeWeights{.weights = weights}));
+  EXPECT_NO_THROW(validate(QuantizeWeights{}));
   const auto message = [&](auto change) -> std::string {
-    QuantizeWeights changed = args;
-    change(changed.weights[2]);
-    return error_of([&] { validate(changed); }, ExitCode::kInternal);
+    std::vector<Quantize> changed = weights;
+    change(changed[2]);
+    return error_of([&] { validate(QuantizeWeights{.weights = changed}); }, ExitCode::kInternal);
   };
   EXPECT_THAT(message([](Quantize& weight) { weight.q.dtype = DType::kE5M2; }),
               HasSubstr("f32 to e5m2 and one of f32 to e4m3"));

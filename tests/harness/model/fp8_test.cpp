@@ -44,7 +44,8 @@ HostBatch batch_of(int64_t sequences) {
 
 class Model : public TinyModel {
  public:
-  explicit Model(bool fp8) : TinyModel(small_model(), kFp8Capacity, 1, fp8) {
+  explicit Model(bool fp8, bool graphs = false)
+      : TinyModel(small_model(), kFp8Capacity, 1, fp8, graphs) {
     initialize(table, dims, 0.2, 3, weights.data());
   }
 
@@ -240,6 +241,17 @@ TEST(Fp8Model, CopiesOfWeightsAreMadeAnewWhenTheyChanged) {
   EXPECT_EQ(fp8.eval_loss(batch), before);
   fp8.bert.weights_changed();
   EXPECT_NE(fp8.eval_loss(batch), before);
+}
+
+TEST(Fp8Model, WeightsOfOneLayerAtATimeOrOfAllTogether) {
+  Model each(true);
+  Model together(true, true);  // all layers are one piece
+  const HostBatch batch = batch_of(4);
+  each.find_scales(batch);
+  together.find_scales(batch);
+  EXPECT_EQ(together.loss_and_gradients(batch), each.loss_and_gradients(batch));
+  EXPECT_EQ(together.gradients, each.gradients);
+  EXPECT_EQ(together.maxima(), each.maxima());
 }
 
 TEST(Fp8Model, WeightsHaveTheScalesOfTheStepBefore) {

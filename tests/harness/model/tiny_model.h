@@ -71,7 +71,8 @@ inline HostBatch make_batch(const std::vector<TinySequence>& sequences) {
 /// A model with its flat buffers on the CPU backend.
 class TinyModel {
  public:
-  TinyModel(const ModelConfig& config, const BatchRows& capacity, int threads = 1, bool fp8 = false)
+  TinyModel(const ModelConfig& config, const BatchRows& capacity, int threads = 1, bool fp8 = false,
+            bool graphs = false)
       : dims(make_dims(config)),
         table(make_param_table(dims, DecayRule::kReference)),
         weights(static_cast<size_t>(table.elements), 0.0f),
@@ -80,7 +81,11 @@ class TinyModel {
         stream_(device_->make_stream()),
         ops_(make_cpu_ops(*device_, *stream_)),
         bert(config, table, capacity,
-             {.device = device_.get(), .stream = stream_.get(), .ops = ops_.get(), .fp8 = fp8}) {
+             {.device = device_.get(),
+              .stream = stream_.get(),
+              .ops = ops_.get(),
+              .fp8 = fp8,
+              .graphs = graphs}) {
     bert.bind(flat(weights), flat(gradients));
   }
 
