@@ -91,7 +91,12 @@ __device__ __forceinline__ void transpose_bytes(uint32_t& a, uint32_t& b, uint32
 }
 
 /// f(x) of Quantize.
-enum class Function : uint8_t { kCopy, kGelu, kGradient };
+enum class Function : uint8_t { kCopy, kCopyAndSum, kGelu, kGradient };
+
+/// Whether column sums are computed.
+constexpr bool sums_columns(Function function) {
+  return function == Function::kCopyAndSum || function == Function::kGradient;
+}
 
 /// The type to which f(x) is rounded before fp8: f16 for a GELU computed in f16.
 template <class T, Function kFunction>
@@ -165,15 +170,17 @@ __device__ __forceinline__ void round_part(const T* x, uint8_t* derivative, cons
     for (int i = 0; i < kInFlight; ++i) {
       const int row = begin + i;
       Vec<V, kPart> values[1];
-      if constexpr (kFunction == Function::kCopy) {
-        values[0] = loaded[i];
-      } else if constexpr (kFunction == Function::kGelu) {
+      if constexpr (kFunction == Function::kGelu) {
         values[0] = gelu_of<T, kActivation>(loaded[i], derivatives[i]);
         if (derivative != nullptr) {
           store_vec(derivative + first + row * columns, derivatives[i]);
         }
-      } else {
+      } else if constexpr (kGradient) {
         values[0] = gradient_of(loaded[i], derivatives[i]);
+      } else {
+        values[0] = loaded[i];
+      }
+      if constexpr (sums_columns(kFunction)) {
 #pragma unroll
         for (int j = 0; j < kPart; ++j) sums[j] += element(values[0], j);
       }
@@ -258,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<T, kFunction>)
                                                       bytes, sums, rounding);
   }
   record_block_extremes(rounding.extremes(), of_warp, p.sink);
-  if constexpr (kFunction == Function::kGradient) {
+  if constexpr (sums_columns(kFunction)) {
     __shared__ float sums_of_part[kParts][kTile];
     store_vec(&sums_of_part[row_part][column_part * kPart], to_vec<float>(sums));
     __syncthreads();
@@ -342,6 +349,8 @@ void choose_function(CudaContext& context, const Quantize& args, float* partial_
     launch<T, Function::kGelu, Activation::kGeluTanh>(context, one, partial_sums);
   } else if (args.derivative.has_data()) {
     launch<T, Function::kGradient, Activation::kNone>(context, one, partial_sums);
+  } else if (partial_sums != nullptr) {
+    launch<T, Function::kCopyAndSum, Activation::kNone>(context, one, partial_sums);
   } else {
     launch<T, Function::kCopy, Activation::kNone>(context, one, partial_sums);
   }

@@ -22,7 +22,7 @@ constexpr bool keeps_pre_activation(Activation activation) {
 //
 // Exact     products of fp8 are exact in f32. On GPUs sums of K or N products keep 14 bits below
 //           the largest product; sums of T products pass into f32 sums again and again, or with
-//           CudaOptions::fp8_fast_wgrad do not.
+//           CudaOptions::fp8_fast_wgrad do not. With f32_sums all pass into f32 sums.
 // Needs     CUDA: T, K and N are multiples of 16, and matrices and inverse scales 16-byte aligned.
 
 /// y = activation(x * w^T + bias).
@@ -63,6 +63,7 @@ struct LinearBwdData {
   Accumulate accumulate_dbias = Accumulate::kNo;
   View dy_inverse_scale = {};      // f32 [1]  with fp8 only
   View weight_inverse_scale = {};  // f32 [1]  the same
+  bool f32_sums = false;           // matters with fp8 only
 };
 
 /// dweight (+)= dy^T * x, dbias (+)= column sums of dy.
@@ -78,6 +79,7 @@ struct LinearBwdWeight {
   Accumulate accumulate = Accumulate::kNo;
   View dy_inverse_scale = {};  // f32 [1]  with fp8 only
   View x_inverse_scale = {};   // f32 [1]  the same
+  bool f32_sums = false;       // matters with fp8 only
 };
 
 /// dx = dy elementwise-times activation'(saved), if no GEMM follows to fuse it into.

@@ -63,7 +63,7 @@ void validate(const Quantize& args) {
   if (!gelu && args.activation != Activation::kNone) {
     check.refuse("activation", "is not a GELU, want a GELU or none");
   }
-  if ((gelu || !args.derivative.has_data()) && args.column_sums.has_data()) {
+  if (gelu && args.column_sums.has_data()) {
     check.refuse("column_sums", "is ", args.column_sums.shape_text(),
                  " but the input is not a gradient, want no data");
   }

@@ -41,7 +41,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///           A byte of derivative differs by at most two where gelu' is computed in f16.
 /// Needs     0 <= live_rows; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
 ///           16-byte aligned. Where no output is wanted only amax is written, and scale and
-///           saturated may have no data. column_sums only of x * derivative.
+///           saturated may have no data. column_sums not with a GELU.
 /// Source    Micikevicius et al. 2022, FP8 formats for deep learning.
 struct Quantize {
   static constexpr const char* kName = "quantize";

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/ops/linear.h"
 #include "tests/cuda/data_gradient_case.h"
 
@@ -78,7 +80,7 @@ Forward forward(const TestBackend& backend, const Fp8Case& c, DType io,
 
 DataAndBias data_gradient(const TestBackend& backend, const Fp8Case& c, DType io,
                           const HostTensor<float>& before, const HostTensor<float>& saved,
-                          Activation activation, Accumulate accumulate) {
+                          Activation activation, Accumulate accumulate, bool f32_sums = false) {
   const DeviceTensor dy(backend, c.gradient, c.dy);
   const DeviceTensor weight(backend, DType::kE4M3, transposed(c.weight));
   const DeviceTensor at(backend, io, saved);
@@ -94,12 +96,14 @@ DataAndBias data_gradient(const TestBackend& backend, const Fp8Case& c, DType io
                                  .activation = activation,
                                  .accumulate = accumulate,
                                  .dy_inverse_scale = dy_inverse.view(),
-                                 .weight_inverse_scale = weight_inverse.view()});
+                                 .weight_inverse_scale = weight_inverse.view(),
+                                 .f32_sums = f32_sums});
   return {.dx = dx.floats(), .dbias = dbias.floats()};
 }
 
 HostTensor<float> weight_gradient(const TestBackend& backend, const Fp8Case& c, DType io,
-                                  const HostTensor<float>& before, Accumulate accumulate) {
+                                  const HostTensor<float>& before, Accumulate accumulate,
+                                  bool f32_sums = false) {
   const DeviceTensor dy(backend, c.gradient, transposed(c.dy));
   const DeviceTensor x(backend, DType::kE4M3, transposed(c.x));
   const DeviceTensor dweight(backend, io, before);
@@ -111,7 +115,8 @@ HostTensor<float> weight_gradient(const TestBackend& backend, const Fp8Case& c, 
                                    .dbias = View(),
                                    .accumulate = accumulate,
                                    .dy_inverse_scale = dy_inverse.view(),
-                                   .x_inverse_scale = x_inverse.view()});
+                                   .x_inverse_scale = x_inverse.view(),
+                                   .f32_sums = f32_sums});
   return dweight.floats();
 }
 
@@ -233,6 +238,31 @@ TEST_F(CudaLinearFp8, WeightGradientMatchesTheReference) {
       }
     }
   }
+}
+
+/// Sums of 14 bits lose products of 2^-15 next to one of 1; sums in f32 lose those at most that were
+/// added to it in the tensor cores, which are far fewer than 512.
+TEST_F(CudaLinearFp8, SumsInF32KeepSmallProductsNextToALargeOne) {
+  constexpr int64_t kProducts = 4096;
+  const TestBackend fast = make_gpu({.fp8_fast_wgrad = true});
+  const auto expect_sum = [](float found, float inverse_scales, const char* what) {
+    const double want = 1 + (kProducts - 1) * 0x1p-15;
+    EXPECT_NEAR(static_cast<double>(found / inverse_scales), want, 512 * 0x1p-15) << what;
+  };
+  Fp8Case rows({16, 16, kProducts});
+  Fp8Case columns({kProducts, 16, 16});
+  for (Fp8Case* c : {&rows, &columns}) {
+    for (HostTensor<float>* ones : {&c->x, &c->weight}) std::ranges::fill(ones->values, 1.0f);
+    std::ranges::fill(c->dy.values, 0x1p-15f);
+    c->dy[0] = 1.0f;
+  }
+  const HostTensor<float> before = garbage_tensor({16, 16});
+  expect_sum(data_gradient(fast, rows, DType::kF32, before, before, Activation::kNone,
+                           Accumulate::kNo, true)
+                 .dx[0],
+             kDyInverse * kWeightInverse, "dx");
+  expect_sum(weight_gradient(fast, columns, DType::kF32, before, Accumulate::kNo, true)[0],
+             kDyInverse * kXInverse, "dweight");
 }
 
 TEST_F(CudaLinearFp8, NoRowsGiveNoGradient) {

@@ -194,6 +194,22 @@ TEST(Quantize, OfAGeluIsThatOfItsResultAndItsDerivativeBytes) {
   }
 }
 
+TEST(Quantize, SumsTheColumnsOfWhatItRounds) {
+  HostTensor<float> x = random_tensor({144, 33}, 6);
+  HostTensor<float> sums({33}, 9.0f);
+  Quantize args = with(Activation::kNone, View(), sums.view());
+  for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+    args.accumulate_sums = accumulate;
+    EXPECT_EQ(bytes_of(codes_of(args, x.view())),
+              bytes_of(codes_of(with(Activation::kNone), x.view())));
+  }
+  for (int64_t column = 0; column < 33; ++column) {
+    double sum = 0;
+    for (int64_t row = 0; row < 144; ++row) sum += static_cast<double>(x[row * 33 + column]);
+    EXPECT_NEAR(static_cast<double>(sums[column]), 2 * sum, 2e-5);
+  }
+}
+
 TEST(Quantize, OfAMatrixOfFp8TransposesIt) {
   std::vector<uint8_t> x{1, 2, 3, 4, 5, 6};
   std::vector<uint8_t> turned(6);
@@ -310,7 +326,13 @@ TEST(QuantizeArguments, WrongOnesAreNamed) {
       "transposed");
   has([](Quantize& args) { args.activation = Activation::kTanh; }, "want a GELU or none");
   has([](Quantize& args) { args.derivative = args.x; }, "want u8 [16,32]");
-  has([](Quantize& args) { args.column_sums = args.x; }, "but the input is not a gradient");
+  has(
+      [](Quantize& args) {
+        args.activation = Activation::kGelu;
+        args.column_sums = args.x;
+      },
+      "but the input is not a gradient");
+  has([](Quantize& args) { args.column_sums = args.x; }, "want f32 [32]");
 }
 
 TEST(QuantizeArguments, WeightsAreAlike) {

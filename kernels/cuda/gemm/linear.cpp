@@ -202,7 +202,7 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
                     .inputs = args.dx.extent(1),
                     .outputs = args.dy.extent(1),
                     .sm_count = chosen_options(context).gemm_sm_count,
-                    .fast_accumulate = is_fp8(args.dy.dtype)};
+                    .fast_accumulate = is_fp8(args.dy.dtype) && !args.f32_sums};
   check_fp8(context, LinearBwdData::kName, key,
             {{"dy", args.dy},
              {"weight", args.weight},
@@ -249,6 +249,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
   }
   auto& plans = context.state<GemmPlans>();
   const CudaOptions& options = chosen_options(context);
+  const bool is_fast = options.fp8_fast_wgrad && !args.f32_sums;
   const GemmKey key{.kind = GemmKind::kWeightGradient,
                     .dtype = args.dweight.dtype,
                     .a_dtype = args.x.dtype,
@@ -258,7 +259,7 @@ void run_cuda(CudaContext& context, const LinearBwdWeight& args) {
                     .inputs = args.dweight.extent(1),
                     .outputs = args.dweight.extent(0),
                     .sm_count = options.gemm_sm_count,
-                    .fast_accumulate = is_fp8(args.dy.dtype) && options.fp8_fast_wgrad};
+                    .fast_accumulate = is_fp8(args.dy.dtype) && is_fast};
   check_fp8(context, LinearBwdWeight::kName, key,
             {{"dy", args.dy},
              {"x", args.x},
