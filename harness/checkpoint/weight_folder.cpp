@@ -89,7 +89,10 @@ void check_optimizer_file(const std::string& path) {
 void check_state(const std::string& path, int64_t layers) {
   const auto scales =
       std::ssize(training_state_from_json(read_text_file(path), path).fp8_scale_exponents);
-  if (layers == 0 || scales == 0 || scales == fp8_scale_count(layers)) return;
+  if (layers == 0 || scales == 0 || scales == fp8_scale_count(layers) ||
+      scales == fp8_encoder_scale_count(layers)) {
+    return;
+  }
   fail(ExitCode::kData, path, ": fp8_scale_exponents has ", scales, " numbers, want ",
        fp8_scale_count(layers), " for ", layers, " layers; the checkpoint is damaged, use an ",
        "earlier one.");

@@ -140,7 +140,7 @@ std::vector<Key> make_keys() {
       {"train.backend", at<&T::backend>, Unit::kNone, {},
        "Device to compute on; auto = cuda if it is built in and a GPU is present.", kNotLearned},
       {"train.precision", at<&T::precision>, Unit::kNone, {},
-       "Type of weights, activations and gradients; the optimizer's state is fp32. auto = bf16 on a GPU, fp32 on the CPU. fp8 = auto, but with fp8 GEMMs in the encoder."},
+       "Type of weights, activations and gradients; the optimizer's state is fp32. auto = bf16 on a GPU, fp32 on the CPU. fp8 = auto, but with fp8 GEMMs in the encoder and the masked-token decoder."},
       {"train.threads_per_rank", at<&T::threads_per_rank>, Unit::kNone, {0, 4096},
        "CPU threads per rank; 0 = cores of the node / ranks on it.", kNotLearned},
 

@@ -77,7 +77,8 @@ LayerActivations allocate_layer(const RowArena& tokens, const RowArena& rest, co
   return layer;
 }
 
-HeadActivations allocate_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io) {
+HeadActivations allocate_heads(Arena& arena, const RowArenas& rows, const Dims& d, DType io,
+                               bool fp8) {
   return {.hidden = rows.needed.take(io, d.H),
           .pooled = rows.seqs.take(io, d.H),
           .nsp_logits = rows.seqs.take(io, 2),
@@ -89,12 +90,15 @@ HeadActivations allocate_heads(Arena& arena, const RowArenas& rows, const Dims& 
           .mlm_logits = rows.masked.take(io, d.V),
           .nsp_scale = arena.take(DType::kF32, {1}),
           .mlm_scale = arena.take(DType::kF32, {1}),
-          .denominators = arena.take(DType::kI64, {2})};
+          .denominators = arena.take(DType::kI64, {2}),
+          .fp8_input = fp8 ? transposed(rows.masked.take(DType::kE4M3, d.H)) : View()};
 }
 
-Scratch allocate_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp8) {
-  const auto allocate_fp8 = [&](int64_t columns) {
-    return fp8 ? rows.tokens.take(DType::kU8, columns) : View();
+Scratch allocate_scratch(Arena& arena, const BatchRows& capacity, const RowArenas& rows,
+                         const Dims& d, DType io, bool fp8) {
+  const auto allocate_fp8 = [&](int64_t columns, int64_t columns_of_masked) {
+    const int64_t bytes = std::max(capacity.tokens * columns, capacity.masked * columns_of_masked);
+    return fp8 ? arena.take(DType::kU8, {bytes}) : View();
   };
   return {.projected = rows.tokens.take(io, d.H),
           .d_hidden = rows.tokens.take(io, d.H),
@@ -106,9 +110,9 @@ Scratch allocate_scratch(const RowArenas& rows, const Dims& d, DType io, bool fp
           .d_needed_context = rows.needed.take(io, d.H),
           .d_transform = rows.masked.take(io, d.H),
           .d_pooled = rows.seqs.take(io, d.H),
-          .fp8_rows = allocate_fp8(3 * d.H),
-          .fp8_inner_rows = allocate_fp8(d.F),
-          .fp8_gradient_transposed = allocate_fp8(std::max(d.F, 3 * d.H))};
+          .fp8_rows = allocate_fp8(3 * d.H, d.V),
+          .fp8_inner_rows = allocate_fp8(d.F, 0),
+          .fp8_gradient_transposed = allocate_fp8(std::max(d.F, 3 * d.H), d.V)};
 }
 
 }  // namespace
@@ -160,8 +164,8 @@ Activations allocate_activations(Arena& arena, const Dims& dims, const BatchRows
   }
   all.layers.back().needed_context = arenas.needed.take(io, dims.H);
   all.layers.back().needed_x = arenas.needed.take(io, dims.H);
-  all.heads = allocate_heads(arena, arenas, dims, io);
-  all.scratch = allocate_scratch(arenas, dims, io, fp8);
+  all.heads = allocate_heads(arena, arenas, dims, io, fp8);
+  all.scratch = allocate_scratch(arena, capacity, arenas, dims, io, fp8);
   return all;
 }
 

@@ -62,6 +62,7 @@ struct HeadActivations {
   View nsp_scale;      // f32 [1]     gradient scale of each loss
   View mlm_scale;      // f32 [1]
   View denominators;   // i64 [2]     masked tokens, sequences
+  View fp8_input;      // e4m3 [H, M] with fp8: ln_y
 };
 
 /// Scratch memory of forward and backward.
@@ -77,10 +78,10 @@ struct Scratch {
   View d_transform;       // io [M, H]
   View d_pooled;          // io [B, H]
   // With fp8: inputs and gradients of GEMMs by rows (separately for those between the feed-forward
-  // block's two GEMMs), and a transposed gradient.
-  View fp8_rows;                 // u8 [T, 3H]
-  View fp8_inner_rows;           // u8 [T, F]
-  View fp8_gradient_transposed;  // u8 [T, max(F, 3H)]
+  // block's two GEMMs), and a transposed gradient. Bytes of the largest matrix.
+  View fp8_rows;                 // u8 [T * 3H, or M * V]
+  View fp8_inner_rows;           // u8 [T * F]
+  View fp8_gradient_transposed;  // u8 [T * max(F, 3H), or M * V]
 };
 
 struct Activations {

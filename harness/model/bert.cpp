@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -128,25 +129,44 @@ struct Bert::State {
     return EncoderGemms(*parts.ops, gemm_mode(mode), &fp8).input_result(EncoderGemm::kQkv);
   }
 
-  GemmMode gemm_mode(Mode mode) const {
+  GemmMode mode_with(bool scales, Mode mode) const {
     if (!parts.fp8) return GemmMode::kIo;
-    if (mode == Mode::kEval) return has_scales ? GemmMode::kFp8Eval : GemmMode::kIo;
-    return has_scales ? GemmMode::kFp8 : GemmMode::kRecord;
+    if (mode == Mode::kEval) return scales ? GemmMode::kFp8Eval : GemmMode::kIo;
+    return scales ? GemmMode::kFp8 : GemmMode::kRecord;
+  }
+
+  GemmMode gemm_mode(Mode mode) const { return mode_with(has_scales, mode); }
+  GemmMode decoder_mode(Mode mode) const {
+    return has_fp8_decoder(dims) ? mode_with(has_decoder_scales, mode) : GemmMode::kIo;
   }
 
   Fp8Layer fp8_layer(int64_t layer) const {
     const auto i = static_cast<size_t>(layer);
+    constexpr auto kGemms = static_cast<int64_t>(kEncoderGemms);
+    Fp8Layer fp8 = fp8_with_scales(layer * kGemms, kGemms);
+    fp8.weights = on_device.fp8.weight_copies[i];
+    fp8.inputs_transposed = activations.layers[i].fp8_inputs;
+    fp8.gelu_derivative = activations.layers[i].fp8_derivative;
+    return fp8;
+  }
+
+  Fp8Layer fp8_decoder() const {
+    Fp8Layer fp8 = fp8_with_scales(dims.L * static_cast<int64_t>(kEncoderGemms), 1);
+    fp8.weights[0] = on_device.fp8.decoder_copies;
+    fp8.inputs_transposed[0] = activations.heads.fp8_input;
+    fp8.live_tokens = View();  // padding rows have one input, and gradients of zero
+    return fp8;
+  }
+
+  /// What all GEMMs share, and the scales of `count` of them.
+  Fp8Layer fp8_with_scales(int64_t first, int64_t count) const {
     const Fp8State& state = on_device.fp8;
-    const auto of_layer = [layer](const Fp8Scales& scales) {
-      constexpr auto kGemms = static_cast<int64_t>(kEncoderGemms);
-      return scales.rows(layer * kGemms, kGemms);
-    };
-    return {.weights = state.weight_copies[i],
-            .inputs_transposed = activations.layers[i].fp8_inputs,
-            .gelu_derivative = activations.layers[i].fp8_derivative,
-            .input_scales = of_layer(state.inputs()),
-            .gradient_scales = of_layer(state.gradients()),
-            .weight_scales = of_layer(state.weights()),
+    return {.weights = {},
+            .inputs_transposed = {},
+            .gelu_derivative = {},
+            .input_scales = state.inputs().rows(first, count),
+            .gradient_scales = state.gradients().rows(first, count),
+            .weight_scales = state.weights().rows(first, count),
             .rows = activations.scratch.fp8_rows,
             .inner_rows = activations.scratch.fp8_inner_rows,
             .gradient_transposed = activations.scratch.fp8_gradient_transposed,
@@ -156,7 +176,7 @@ struct Bert::State {
             .live_tokens = batch.live_tokens};
   }
 
-  HeadCall head_call() const {
+  HeadCall head_call(Mode mode) const {
     return {.weights = &weights.heads,
             .gradients = &gradients.heads,
             .saved = &activations.heads,
@@ -166,7 +186,9 @@ struct Bert::State {
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon),
             .gelu = gelu_of(config),
             .classes = config.padded_vocab_in_softmax ? dims.V : dims.C,
-            .accumulate = accumulate};
+            .accumulate = accumulate,
+            .gemm_mode = decoder_mode(mode),
+            .fp8 = parts.fp8 ? fp8_decoder() : Fp8Layer{}};
   }
 
   PassKey pass_key(PassKey::Pass pass, size_t piece, bool makes_copies) const {
@@ -178,6 +200,7 @@ struct Bert::State {
             .masked = batch.masked_labels.extent(0),
             .has_rows_by_word = batch.rows_by_word.has_data(),
             .gemm_mode = gemm_mode(mode),
+            .decoder_mode = decoder_mode(mode),
             .makes_weight_copies = makes_copies,
             .accumulate = pass == PassKey::Pass::kBackward ? accumulate : Accumulate::kNo};
   }
@@ -187,16 +210,14 @@ struct Bert::State {
   }
 
   void forward(Mode mode) {
-    const GemmMode gemms = gemm_mode(mode);
-    const bool reads_fp8 = gemms == GemmMode::kFp8 || gemms == GemmMode::kFp8Eval;
-    const bool makes_copies = reads_fp8 && !has_weight_copies;
+    const bool makes_copies = reads_fp8(gemm_mode(mode)) && !has_weight_copies;
     has_weight_copies = has_weight_copies || makes_copies;
     const PassKey::Pass pass =
         mode == Mode::kTrain ? PassKey::Pass::kForwardTrain : PassKey::Pass::kForwardEval;
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (weights_needed) weights_needed(begin_of(pieces[i].last + 1));
       passes.run(pass_key(pass, i, makes_copies), [&] {
-        if (makes_copies) copy_weights(pieces[i]);
+        if (makes_copies) copy_weights(pieces[i], mode);
         for (size_t part = pieces[i].first; part <= pieces[i].last; ++part) {
           forward_of_part(part, mode);
         }
@@ -204,14 +225,19 @@ struct Bert::State {
     }
   }
 
-  /// Copies the weights of a piece's layers to fp8.
-  void copy_weights(const Piece& piece) {
+  /// Copies the weights of a piece's layers and of the decoder to fp8.
+  void copy_weights(const Piece& piece, Mode mode) {
     std::vector<Quantize> all;
     for (size_t part = std::max<size_t>(piece.first, 1); part <= piece.last; ++part) {
-      if (part > weights.layers.size()) break;  // the heads
+      if (part > weights.layers.size()) {  // the heads
+        if (!reads_fp8(decoder_mode(mode))) break;
+        add_weight_copies(fp8_decoder(), std::array{weights.heads.word_table}, all);
+        break;
+      }
       const LayerParams& w = weights.layers[part - 1];
-      add_weight_copies(fp8_layer(static_cast<int64_t>(part) - 1),
-                        {w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight}, all);
+      add_weight_copies(
+          fp8_layer(static_cast<int64_t>(part) - 1),
+          std::array{w.qkv_weight, w.projection_weight, w.ff_in_weight, w.ff_out_weight}, all);
     }
     if (!all.empty()) parts.ops->run(QuantizeWeights{.weights = all});
   }
@@ -227,8 +253,9 @@ struct Bert::State {
                            .indices = batch.needed_rows,
                            .picked = activations.heads.hidden});
       }
-      heads_forward(ops, head_call());
-      return heads_loss(ops, head_call(), loss_sums(), mode == Mode::kTrain);
+      const HeadCall call = head_call(mode);
+      heads_forward(ops, call);
+      return heads_loss(ops, call, loss_sums(), mode == Mode::kTrain);
     }
     const ProfilerRange range(*parts.device, concat("layer ", layer, " forward"));
     layer_forward(ops, layer_call(mode, layer));
@@ -238,7 +265,7 @@ struct Bert::State {
     Ops& ops = *parts.ops;
     const int64_t layer = static_cast<int64_t>(part) - 1;
     if (layer == dims.L) {
-      heads_backward(ops, head_call());
+      heads_backward(ops, head_call(Mode::kTrain));
       if (ends_on_needed_rows) return;
       const Scratch& s = activations.scratch;
       ops.run(Fill{.values = s.d_hidden});
@@ -277,8 +304,9 @@ struct Bert::State {
   RecordedPasses passes;
   std::vector<Piece> pieces;  // consecutive parts of table.part_begins: embeddings, layers, heads
   uint64_t seed = 0;
-  bool has_scales = false;         // with fp8
-  bool has_weight_copies = false;  // of the present weights
+  bool has_scales = false;          // with fp8
+  bool has_decoder_scales = false;  // false with those of an older version
+  bool has_weight_copies = false;   // of the present weights
 
   LastLayer last_layer = LastLayer::kNeededRows;
 
@@ -358,10 +386,14 @@ void Bert::forward_train(const LossMean& mean, const View& optimizer_state) {
   const View seqs_count = s.activations.heads.denominators.rows(1, 1);
   ops.run(Fill{.values = masked_count, .value = static_cast<double>(mean.masked)});
   ops.run(Fill{.values = seqs_count, .value = static_cast<double>(mean.seqs)});
+  // The scale of the gradient that the decoder rounds follows from its largest possible element.
+  const Fp8Scales decoder = s.parts.fp8 ? s.fp8_decoder().gradient_scales : Fp8Scales{};
   ops.run(GradientScale{.denominator = masked_count,
                         .state = optimizer_state,
                         .target = s.activations.heads.mlm_scale,
-                        .numerator = mean.numerator});
+                        .numerator = mean.numerator,
+                        .fp8_scale = decoder.scale,
+                        .fp8_inverse_scale = {decoder.inverse_scale.data, DType::kF32, {1}}});
   ops.run(GradientScale{.denominator = seqs_count,
                         .state = optimizer_state,
                         .target = s.activations.heads.nsp_scale,
@@ -413,7 +445,7 @@ void Bert::update_scales(const View& sum_of_squares) {
   update(s.on_device.fp8.inputs(), DType::kE4M3);
   update(s.on_device.fp8.gradients(), DType::kE5M2);
   update(s.on_device.fp8.weights(), DType::kE4M3);
-  s.has_scales = true;
+  s.has_scales = s.has_decoder_scales = true;
 }
 
 std::vector<int> Bert::scale_exponents() const {
@@ -425,15 +457,26 @@ std::vector<int> Bert::scale_exponents() const {
   s.parts.stream->wait_on_host();
   std::vector<int> exponents;
   const auto* values = static_cast<const float*>(pinned.data());
-  for (int64_t i = 0; i < scales.elements(); ++i) exponents.push_back(std::ilogb(values[i]));
+  const int64_t third = scales.elements() / 3;
+  for (int64_t i = 0; i < scales.elements(); ++i) {
+    const bool of_decoder = i % third == third - 1;
+    if (!of_decoder || s.has_decoder_scales) exponents.push_back(std::ilogb(values[i]));
+  }
   return exponents;
 }
 
-void Bert::set_scale_exponents(const std::vector<int>& exponents) {
+void Bert::set_scale_exponents(std::vector<int> exponents) {
   State& s = *state_;
   if (!s.parts.fp8) return;
   const View scales = s.on_device.fp8.scales.scale;
   const auto count = static_cast<size_t>(scales.elements());
+  s.has_decoder_scales = exponents.size() == count;
+  if (std::ssize(exponents) == fp8_encoder_scale_count(s.dims.L)) {
+    const int64_t third = std::ssize(exponents) / 3;
+    for (const int64_t end : {3 * third, 2 * third, third}) {
+      exponents.insert(exponents.begin() + end, 0);
+    }
+  }
   if (!exponents.empty() && exponents.size() != count) {
     fail(ExitCode::kData, "the checkpoint contains ", exponents.size(), " fp8 scales, want ", count,
          " for this model.");

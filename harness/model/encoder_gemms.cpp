@@ -1,4 +1,7 @@
 #include "harness/model/encoder_gemms.h"
+
+#include <utility>
+
 #include "kernels/ops/linear_quantize.h"
 
 namespace bertha {
@@ -136,6 +139,10 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
     dx.weight = fp8_->weights[i].transposed;
     dx.weight_inverse_scale = one_of(at(fp8_->weight_scales, i).inverse_scale);
     LinearBwdWeight& dweight = backward.dweight;
+    if (weight.dbias.has_data()) {
+      dy.column_sums = std::exchange(dweight.dbias, View());
+      dy.accumulate_sums = weight.accumulate;
+    }
     dy.transposed = matrix_in(fp8_->gradient_transposed, DType::kE5M2, outputs, tokens);
     dweight.dy = dy.transposed;
     dweight.dy_inverse_scale = one_of(scales.inverse_scale);
@@ -193,9 +200,9 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
   ops_.run(in.dx);
 }
 
-void add_weight_copies(const Fp8Layer& fp8, const std::array<View, kEncoderGemms>& weights,
+void add_weight_copies(const Fp8Layer& fp8, std::span<const View> weights,
                        std::vector<Quantize>& all) {
-  for (size_t i = 0; i < kEncoderGemms; ++i) {
+  for (size_t i = 0; i < weights.size(); ++i) {
     const Fp8Scales scales = at(fp8.weight_scales, i);
     all.push_back({.x = weights[i],
                    .scale = scales.scale,

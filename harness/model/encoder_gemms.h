@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/ops/quantize.h"
@@ -9,24 +10,21 @@
 
 namespace bertha {
 
-/// The GEMMs with weights of an encoder layer.
-enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut };
+/// The GEMMs with weights of an encoder layer, and that of the masked-token decoder, which is the
+/// first of its own Fp8Layer.
+enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut, kDecoder = 0 };
 inline constexpr size_t kEncoderGemms = 4;
 
-/// The GEMMs that train.precision fp8 runs in fp8: y = x w^T, dx = dy w and dw = dy^T x of each.
-/// All other operations use io. Once there are scales, a step stores neither the result of the GELU
-/// nor its gradient in io, and instead of the pre-activation only the derivative of the GELU.
-inline constexpr const char* kFp8Gemms =
-    "qkv forward+dgrad+wgrad, projection forward+dgrad+wgrad, ff_in forward+dgrad+wgrad, "
-    "ff_out forward+dgrad+wgrad";
-
-/// Precision of a layer's GEMMs in a forward or backward pass.
+/// Precision of GEMMs in a forward or backward pass.
 enum class GemmMode : uint8_t {
   kIo,       // multiply io
   kRecord,   // multiply io, and record the amax of every matrix that fp8 would round
   kFp8,      // multiply fp8, and record
   kFp8Eval,  // multiply fp8 and record nothing
 };
+constexpr bool reads_fp8(GemmMode mode) {
+  return mode == GemmMode::kFp8 || mode == GemmMode::kFp8Eval;
+}
 
 /// Scales of X matrices.
 struct Fp8Scales {
@@ -58,9 +56,9 @@ struct Fp8Layer {
   Fp8Scales weight_scales;                            // [4]
   // Scratch shared by the layers. The feed-forward block's inner matrix is written while another is
   // read.
-  View rows;                 // u8  [T, 3H]  inputs and gradients of GEMMs not in inner_rows
-  View inner_rows;           // u8  [T, F]   input of kFfOut, and gradient of the output of kFfIn
-  View gradient_transposed;  // u8  [T, max(N)]
+  View rows;                 // u8  [bytes]  inputs and gradients of GEMMs not in inner_rows
+  View inner_rows;           // u8  [bytes]  input of kFfOut, and gradient of the output of kFfIn
+  View gradient_transposed;  // u8  [bytes]
   View unused_amax;          // f32 [1]  written in evaluations, never read
   View unused_count;         // i64 [1]  the same, also for weights
   View saturated;            // i64 [1]  inputs and gradients beyond the largest number
@@ -82,7 +80,8 @@ class EncoderGemms {
   /// Where the operation that computes the gradient of a GEMM's output may store it rounded;
   /// without data if the gradient is read in io.
   Fp8Result gradient_result(EncoderGemm gemm) const;
-  /// Both gradients of one GEMM, which share dy. `rounded`: dy in fp8, if it exists.
+  /// Both gradients of one GEMM, which share dy, and the bias gradient if it is requested and dy is
+  /// not rounded yet. `rounded`: dy in fp8, if it exists.
   void backward(EncoderGemm gemm, const LinearBwdWeight& weight, const LinearBwdData& data,
                 const Fp8Result& rounded = {}) const;
 
@@ -121,9 +120,9 @@ class EncoderGemms {
   const Fp8Layer* fp8_;
 };
 
-/// Adds to `all` the operations that copy a layer's weights to fp8 and record their maxima, for the
-/// scales of the next copies.
-void add_weight_copies(const Fp8Layer& fp8, const std::array<View, kEncoderGemms>& weights,
+/// Adds to `all` the operations that copy the weights of a layer, or of the decoder, to fp8 and
+/// record their maxima, for the scales of the next copies.
+void add_weight_copies(const Fp8Layer& fp8, std::span<const View> weights,
                        std::vector<Quantize>& all);
 
 }  // namespace bertha

@@ -1,14 +1,26 @@
 #include "harness/model/fp8_state.h"
+#include "kernels/base/error.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
 
 View Fp8State::maxima() const { return {scales.amax.data, DType::kI32, {scales.amax.extent(0)}}; }
 
+std::string fp8_gemms(const Dims& dims) {
+  return concat(
+      "qkv forward+dgrad+wgrad, projection forward+dgrad+wgrad, ff_in forward+dgrad+wgrad, "
+      "ff_out forward+dgrad+wgrad",
+      has_fp8_decoder(dims) ? ", decoder forward+dgrad+wgrad" : "");
+}
+
 int64_t quantized_per_token(const Dims& dims) {
   const int64_t inputs = 3 * dims.H + dims.F;
   const int64_t gradients = 5 * dims.H + dims.F;
   return dims.L * (inputs + gradients);
+}
+
+int64_t quantized_per_masked_token(const Dims& dims) {
+  return has_fp8_decoder(dims) ? dims.H + dims.V : 0;
 }
 
 Fp8State allocate_fp8_state(Arena& arena, const Dims& dims) {
@@ -17,6 +29,7 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims) {
                             .inverse_scale = arena.take(DType::kF32, {count, kInverseScaleCopies}),
                             .amax = arena.take(DType::kF32, {count})},
                  .weight_copies = {},
+                 .decoder_copies = {},
                  .unused_amax = arena.take(DType::kF32, {1}),
                  .unused_count = arena.take(DType::kI64, {1})};
   const auto allocate_weight = [&](int64_t outputs, int64_t inputs) {
@@ -28,6 +41,7 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims) {
                                    allocate_weight(dims.H, dims.H), allocate_weight(dims.F, dims.H),
                                    allocate_weight(dims.H, dims.F)});
   }
+  if (has_fp8_decoder(dims)) state.decoder_copies = allocate_weight(dims.V, dims.H);
   return state;
 }
 

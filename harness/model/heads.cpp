@@ -25,13 +25,21 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
   const HeadActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
 
-  ops.run(LinearBwdWeight{.dy = a.mlm_logits,
-                          .x = a.ln_y,
-                          .dweight = g.word_table,
-                          .dbias = g.output_bias,
-                          .accumulate = call.accumulate});
-  ops.run(LinearBwdData{
-      .dy = a.mlm_logits, .weight = w.word_table, .saved = kNoView, .dx = s.d_transform});
+  // f32 sums: next to the gradient of a label those of other words are often below 2^-14, and there
+  // are many of them.
+  EncoderGemms(ops, call.gemm_mode, &call.fp8)
+      .backward(EncoderGemm::kDecoder,
+                {.dy = a.mlm_logits,
+                 .x = a.ln_y,
+                 .dweight = g.word_table,
+                 .dbias = g.output_bias,
+                 .accumulate = call.accumulate,
+                 .f32_sums = true},
+                {.dy = a.mlm_logits,
+                 .weight = w.word_table,
+                 .saved = kNoView,
+                 .dx = s.d_transform,
+                 .f32_sums = true});
   ops.run(LayerNormBwd{.dy = s.d_transform,
                        .x = a.transform_mid,
                        .mean = a.ln_mean,
@@ -112,11 +120,12 @@ void heads_forward(Ops& ops, const HeadCall& call) {
                        .mean = a.ln_mean,
                        .rstd = a.ln_rstd,
                        .epsilon = call.layer_norm_epsilon});
-  ops.run(LinearFwd{.x = a.ln_y,
-                    .weight = w.word_table,
-                    .bias = w.output_bias,
-                    .y = a.mlm_logits,
-                    .pre_activation = kNoView});
+  EncoderGemms(ops, call.gemm_mode, &call.fp8)
+      .forward(EncoderGemm::kDecoder, {.x = a.ln_y,
+                                       .weight = w.word_table,
+                                       .bias = w.output_bias,
+                                       .y = a.mlm_logits,
+                                       .pre_activation = kNoView});
 }
 
 void heads_loss(Ops& ops, const HeadCall& call, const LossSums& sums, bool write_gradient) {

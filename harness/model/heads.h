@@ -2,6 +2,7 @@
 
 #include "harness/model/activations.h"
 #include "harness/model/device_batch.h"
+#include "harness/model/encoder_gemms.h"
 #include "kernels/ops/linear.h"
 #include "kernels/ops_fwd.h"
 
@@ -42,6 +43,8 @@ struct HeadCall {
   Activation gelu = Activation::kGeluTanh;
   int64_t classes = 0;                       // columns of the logits in the softmax
   Accumulate accumulate = Accumulate::kYes;  // for gradients of weights
+  GemmMode gemm_mode = GemmMode::kIo;        // of the decoder
+  Fp8Layer fp8 = {};                         // for modes other than kIo
 };
 
 /// Logits of both heads.

@@ -11,7 +11,7 @@ struct ModelParts {
   Stream* stream = nullptr;  // the one that ops is bound to
   Ops* ops = nullptr;
   DType io = DType::kF32;  // weights, activations and gradients
-  bool fp8 = false;        // the GEMMs of kFp8Gemms in fp8
+  bool fp8 = false;        // the GEMMs of fp8_gemms() in fp8
   bool graphs = false;     // passes are recorded, see RecordedPasses
 };
 

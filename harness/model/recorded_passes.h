@@ -24,6 +24,7 @@ struct PassKey {
   int64_t masked = 0;
   bool has_rows_by_word = false;
   GemmMode gemm_mode = GemmMode::kIo;
+  GemmMode decoder_mode = GemmMode::kIo;
   bool makes_weight_copies = false;         // in fp8
   Accumulate accumulate = Accumulate::kNo;  // in backward
 

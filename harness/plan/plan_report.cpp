@@ -4,7 +4,7 @@
 
 #include "harness/config/check.h"
 #include "harness/config/keys.h"
-#include "harness/model/encoder_gemms.h"
+#include "harness/model/fp8_state.h"
 #include "harness/report/text_format.h"
 
 namespace bertha {
@@ -47,7 +47,9 @@ void add_memory(const PlanFacts& facts, Report& report) {
       "\nmemory per rank ({} weights and activations, {} per micro-batch, all at full length)",
       name(facts.request.io),
       figure("seqs_per_micro_batch", cost.seqs_per_micro_batch, counted("sequence")));
-  if (facts.request.fp8) report.row("fp8 GEMMs", "{}", kFp8Gemms);
+  if (facts.request.fp8) {
+    report.row("fp8 GEMMs", "{}", fp8_gemms(make_dims(facts.request.config.model)));
+  }
   for (const MemoryClass& part : cost.memory) {
     report.row(part.name, "{}",
                figure("memory_bytes_by_class/" + part.name, part.bytes, bytes_text));

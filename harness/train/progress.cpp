@@ -131,7 +131,9 @@ StepRecord Progress::record(const StepScalars& scalars, int64_t step, int64_t sa
       .token_imbalance = counts.token_imbalance / steps,
       .fp8_saturated = per(static_cast<double>(sums.fp8_saturated),
                            static_cast<double>(sums.nsp_count) * tokens_per_seq *
-                               static_cast<double>(quantized_per_token(dims_))),
+                                   static_cast<double>(quantized_per_token(dims_)) +
+                               static_cast<double>(sums.mlm_count) *
+                                   static_cast<double>(quantized_per_masked_token(dims_))),
       .ranks = summary_of(scalars.ranks)};
 
   train_seconds_since_eval_ += seconds;

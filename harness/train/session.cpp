@@ -10,7 +10,7 @@
 #include "harness/checkpoint/load_weights.h"
 #include "harness/checkpoint/on_all_ranks.h"
 #include "harness/config/run_plan.h"
-#include "harness/model/encoder_gemms.h"
+#include "harness/model/fp8_state.h"
 #include "harness/train/pinned_pool.h"
 #include "harness/train/precision.h"
 #include "kernels/base/divide.h"
@@ -33,7 +33,7 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                                                             .hidden = session.dims.H,
                                                             .feed_forward = session.dims.F,
                                                             .fp8 = fp8}),
-          .fp8_gemms = fp8 ? kFp8Gemms : "",
+          .fp8_gemms = fp8 ? fp8_gemms(session.dims) : "",
           .graphs = !options.time_operations && config.log.profile_steps.empty() &&
                     session.backend->can_record_passes(call)};
 }

@@ -5,6 +5,7 @@
 #include "kernels/base/cpu/operations.h"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
+#include "kernels/ops/scale_rules.h"
 
 namespace bertha {
 namespace {
@@ -59,6 +60,10 @@ void run_cpu(WorkerPool&, const GradientScale& args) {
   const int64_t denominator = std::max<int64_t>(1, args.denominator.as<int64_t>()[0]);
   args.target.as<float>()[0] =
       static_cast<float>(args.numerator / static_cast<double>(denominator) * loss_scale);
+  if (!args.fp8_scale.has_data()) return;
+  float& fp8_scale = args.fp8_scale.as<float>()[0];
+  fp8_scale = softmax_gradient_scale(args.target.as<float>()[0]);
+  args.fp8_inverse_scale.as<float>()[0] = 1.0f / fp8_scale;
 }
 
 }  // namespace bertha

@@ -8,6 +8,7 @@
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/ops/elementwise.h"
 #include "kernels/ops/lamb.h"
+#include "kernels/ops/scale_rules.h"
 
 namespace bertha {
 namespace {
@@ -75,10 +76,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void gradient_scale_kernel(const int64_t* denominator, const LambState* state,
-                                      double numerator, float* target) {
+                                      double numerator, float* target, float* fp8_scale,
+                                      float* fp8_inverse_scale) {
   const double rows = denominator[0] > 1 ? static_cast<double>(denominator[0]) : 1.0;
   const double loss_scale = state == nullptr ? 1.0 : static_cast<double>(state->loss_scale);
   target[0] = static_cast<float>(numerator / rows * loss_scale);
+  if (fp8_scale == nullptr) return;
+  fp8_scale[0] = softmax_gradient_scale(target[0]);
+  fp8_inverse_scale[0] = 1.0f / fp8_scale[0];
 }
 
 template <class T>
@@ -120,7 +125,8 @@ template <>
 void run_cuda(CudaContext& context, const GradientScale& args) {
   launch_kernel(context.stream, gradient_scale_kernel, {1, 1}, args.denominator.as<int64_t>(),
                 static_cast<const LambState*>(args.state.data), args.numerator,
-                args.target.as<float>());
+                args.target.as<float>(), optional_elements<float>(args.fp8_scale),
+                optional_elements<float>(args.fp8_inverse_scale));
 }
 
 }  // namespace bertha

@@ -36,6 +36,10 @@ void validate(const GradientScale& args) {
   check.view("denominator", args.denominator, DType::kI64, {1});
   check.optional_view("state", args.state, DType::kU8, {int64_t{sizeof(LambState)}});
   check.view("target", args.target, DType::kF32, {1});
+  check.optional_view("fp8_scale", args.fp8_scale, DType::kF32, {1});
+  if (args.fp8_scale.has_data()) {
+    check.view("fp8_inverse_scale", args.fp8_inverse_scale, DType::kF32, {1});
+  }
   check.finite("numerator", args.numerator);
 }
 

@@ -26,6 +26,8 @@ struct GradientScale {
   View state;        // u8  [sizeof(LambState)]; without data the loss scale is 1
   View target;       // f32 [1]  out
   double numerator = 1.0;
+  View fp8_scale = {};          // f32 [1]  out, optional: softmax_gradient_scale()
+  View fp8_inverse_scale = {};  // f32 [1]  out with fp8_scale
 };
 
 void validate(const Cast& args);

@@ -36,7 +36,8 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///           gelu'(x) / kDerivativeStep + kDerivativeZero to the nearest integer, undefined where x
 ///           is NaN.
 /// Exact     of f(x) the same bits on every backend: one product in f32 (exact where scale is a
-///           power of two), one rounding to nearest even, saturated. amax is an infinity or a NaN
+///           power of two; with other scales, which must be bf16 numbers, rounded to bf16 on a GPU
+///           if x is), one rounding to nearest even, saturated. amax is an infinity or a NaN
 ///           where f(x) has one, so that saturation hides none; a NaN stands above infinity.
 ///           A byte of derivative differs by at most two where gelu' is computed in f16.
 /// Needs     0 <= live_rows; R == 0 is a no-op. CUDA: R % 16 == 0, C % 16 == 0; matrices
@@ -46,7 +47,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 struct Quantize {
   static constexpr const char* kName = "quantize";
   View x;                                     // io or fp8 [R, C]
-  View scale;                                 // f32 [1]  a power of two, see UpdateScales
+  View scale;                                 // f32 [1]  see UpdateScales
   View q;                                     // fp8 [R, C]  out; optional
   View transposed;                            // fp8 [C, R]  out; optional
   View amax;                                  // f32 [1]     in, out

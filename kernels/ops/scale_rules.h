@@ -2,6 +2,8 @@
 
 #include <cfloat>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
 #include "kernels/base/dtype.h"
 #include "kernels/base/host_device.h"
@@ -20,6 +22,19 @@ BERTHA_HOST_DEVICE inline int scale_exponent(float amax, DType format) {
   const float fraction = std::frexp(amax, &exponent);
   const int fits = (format == DType::kE4M3 ? 9 : 16) - exponent - (fraction > 0.875f ? 1 : 0);
   return fits < -100 ? -100 : fits > 100 ? 100 : fits;
+}
+
+/// Scale of an e5m2 matrix of softmax gradients times `target`, no element of which is larger, and
+/// those of labels are often as large: it makes them 2^15, so that they are not all rounded the
+/// same way. A bf16 number, as products with bf16 elements need.
+BERTHA_HOST_DEVICE inline float softmax_gradient_scale(float target) {
+  const float scale = 32768.0f / target;
+  uint32_t bits = 0;
+  memcpy(&bits, &scale, sizeof(bits));
+  bits = (bits + 0x8000u) & 0xFFFF0000u;
+  float rounded = 0.0f;
+  memcpy(&rounded, &bits, sizeof(rounded));
+  return rounded;
 }
 
 }  // namespace bertha

@@ -14,14 +14,14 @@ a pass in bf16 and then computes in fp8; the second computes with the scales of 
 does.
 
 Prints cosine with and norm beside the gradient of fp32 for each kind of parameter over all layers;
-every number is in OUTPUT/gradients.json. Exit code 1 where a weight of an encoder GEMM is beyond its
-bound. A run that OUTPUT has already is not made again. Needs numpy.
+every number is in OUTPUT/gradients.json. Exit code 1 where a weight of an encoder GEMM or of the
+decoder, which is the word table, is beyond its bound. A run that OUTPUT has already is not made again. Needs numpy.
 
 Bounds, for L layers, as kFp8GradientCosine and kFp8GradientNorm of kernels/base/tests/tolerance.h have them
 for two: fp8 rounds 8 L times to e4m3 (input and weight of four GEMMs), 2.65 % rms each, and 4 L times to
 e5m2, 5.3 %. Independent errors add up as squares to e norms of the gradient. Twice that is allowed at
-a right angle, a cosine of 1 / sqrt(1 + 4 e^2), and e along it, a norm of 1 / (1 + e) to 1 + e. bf16:
-300 L roundings (kModelGradientF32) of 2^-9 / sqrt(3) rms.
+a right angle, a cosine of 1 / sqrt(1 + 4 e^2), and e along it, a norm of 1 / (1 + e) to 1 + e. The
+decoder's three roundings more are within it. bf16: 300 L roundings (kModelGradientF32) of 2^-9 / sqrt(3) rms.
 """
 import argparse
 import json
@@ -52,7 +52,8 @@ SETTINGS = {
 GEMMS = ("qkv", "projection", "ff_in", "ff_out")
 KINDS = ((r"attention\.self\.", "qkv"), (r"attention\.output\.dense", "projection"),
          (r"intermediate\.dense", "ff_in"), (r"\d\.output\.dense", "ff_out"),
-         (r"^bert\.encoder.*LayerNorm", "layer norm"), (r"^bert\.embeddings\.", "embeddings"),
+         (r"^bert\.encoder.*LayerNorm", "layer norm"), (r"word_embeddings", "word table"),
+         (r"^bert\.embeddings\.", "embeddings"),
          (r"", "heads"))
 VARIANCE = {"fp8": 8 * 0.0265**2 + 4 * 0.053**2, "bf16": 300 * 2.0**-18 / 3}  # of one layer
 
@@ -147,7 +148,7 @@ def main():
                 if not cosines:
                     continue
                 bounds, bad = "", False
-                if kind in GEMMS:
+                if kind in (*GEMMS, "word table"):
                     bounds = f"{cosine:.4f}, {1 / norm:.3f} to {norm:.3f}"
                     bad = not (min(cosines) >= cosine and 1 / norm <= min(ratios)
                                and max(ratios) <= norm)

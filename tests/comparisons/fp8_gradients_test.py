@@ -22,6 +22,7 @@ from small_data import make_small_data, must
 BERTHA = sys.argv[1]
 PROGRAM = HERE / "fp8_gradients.py"
 EDITED = "bert.encoder.layer.1.intermediate.dense.weight"
+WORDS = "bert.embeddings.word_embeddings.weight"
 
 
 class Fp8Gradients(unittest.TestCase):
@@ -30,7 +31,8 @@ class Fp8Gradients(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = pathlib.Path(scratch.name)
-        must(BERTHA, "train", "--config", make_small_data(BERTHA, cls.folder), "--output-dir",
+        # 315 entries are padded to a multiple of 16: the decoder is in fp8.
+        must(BERTHA, "train", "--config", make_small_data(BERTHA, cls.folder, 315), "--output-dir",
              cls.folder / "run")
         cls.weights = cls.folder / "run" / "ckpt" / "step_00000020"
         cls.first = cls.compare(cls.folder / "gradients")
@@ -43,7 +45,7 @@ class Fp8Gradients(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, done.stdout.decode()
 
-    def edited(self, change, logged=True):
+    def edited(self, change, logged=True, name=EDITED):
         """What is printed where one gradient of fp8 in the trained model is another."""
         output = self.folder / self._testMethodName
         shutil.copytree(self.folder / "gradients", output)
@@ -51,20 +53,20 @@ class Fp8Gradients(unittest.TestCase):
         checkpoint = run / "ckpt" / "step_00000002"
         gradients = read_weights_and_moments(checkpoint)[1]
         file = checkpoint / "optimizer-00000-of-00001.safetensors"
-        before, data = gradients[EDITED].tobytes(), file.read_bytes()
+        before, data = gradients[name].tobytes(), file.read_bytes()
         self.assertEqual(data.count(before), 1)
-        gradients[EDITED] = change(gradients[EDITED]).astype("<f4")
-        file.write_bytes(data.replace(before, gradients[EDITED].tobytes()))
+        gradients[name] = change(gradients[name]).astype("<f4")
+        file.write_bytes(data.replace(before, gradients[name].tobytes()))
         if logged:
             norm = math.sqrt(sum(float(numpy.vdot(g, g)) for g in gradients.values()))
             with open(run / "metrics.jsonl", "a", encoding="utf-8") as log:
                 log.write(json.dumps({"kind": "step", "gradient_norm": norm}) + "\n")
         return self.compare(output)
 
-    def assert_one_failure(self, code, text):
+    def assert_one_failure(self, code, text, kind=("ff_in",)):
         self.assertEqual(code, 1, text)
         lines = [line.split() for line in text.splitlines() if "FAILED" in line]
-        self.assertEqual([line[1:3] for line in lines], [["fp8", "ff_in"]], text)
+        self.assertEqual([line[1:2 + len(kind)] for line in lines], [["fp8", *kind]], text)
 
     def test_sound_gradients_pass(self):
         code, text = self.first
@@ -78,9 +80,13 @@ class Fp8Gradients(unittest.TestCase):
                 self.assertEqual(sorted(row["kinds"][kind]), ["0", "1"])
                 for layer in row["kinds"][kind].values():
                     self.assertLess(layer["cosine"], 1 - 1e-5)  # fp8 was in use
+            self.assertEqual(list(row["kinds"]["word table"]), [WORDS])
 
     def test_a_gradient_twice_as_long_fails(self):
         self.assert_one_failure(*self.edited(lambda g: 2 * g))
+
+    def test_a_word_table_with_a_gradient_twice_as_long_fails(self):
+        self.assert_one_failure(*self.edited(lambda g: 2 * g, name=WORDS), kind=("word", "table"))
 
     def test_a_gradient_half_as_long_fails(self):
         self.assert_one_failure(*self.edited(lambda g: g / 2))
@@ -91,7 +97,7 @@ class Fp8Gradients(unittest.TestCase):
             lambda g: numpy.linalg.norm(g) / math.sqrt(g.size) * draw.standard_normal(g.shape)))
 
     def test_moments_that_are_not_the_logged_gradient_are_refused(self):
-        code, text = self.edited(lambda g: 2 * g, logged=False)
+        code, text = self.edited(lambda g: 2 * g, logged=False, name=WORDS)
         self.assertEqual(code, 1, text)
         self.assertIn("not the logged gradient", text)
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/ops/lamb.h"
+#include "kernels/ops/scale_rules.h"
 #include "tests/cuda/gpu.h"
 
 namespace bertha::testing {
@@ -72,11 +73,17 @@ TEST(CudaElementwise, GradientScaleReadsCountAndLossScale) {
   for (const auto& [rows, want] : {std::pair<int64_t, float>{4, 3.0f}, {0, 12.0f}}) {
     const DeviceTensor denominator(gpu(), HostTensor<int64_t>({1}, rows));
     const DeviceTensor target(gpu(), DType::kF32, garbage_tensor({1}));
+    const DeviceTensor scale(gpu(), DType::kF32, garbage_tensor({1}));
+    const DeviceTensor inverse(gpu(), DType::kF32, garbage_tensor({1}));
     gpu().ops->run(GradientScale{.denominator = denominator.view(),
                                  .state = on_device.view(),
                                  .target = target.view(),
-                                 .numerator = 1.5});
+                                 .numerator = 1.5,
+                                 .fp8_scale = scale.view(),
+                                 .fp8_inverse_scale = inverse.view()});
     EXPECT_EQ(target.floats()[0], want);
+    EXPECT_EQ(scale.floats()[0], softmax_gradient_scale(want));
+    EXPECT_EQ(inverse.floats()[0], 1.0f / softmax_gradient_scale(want));
   }
 }
 

@@ -240,8 +240,8 @@ TEST_F(CudaLinearFp8, WeightGradientMatchesTheReference) {
   }
 }
 
-/// Sums of 14 bits lose products of 2^-15 next to one of 1; sums in f32 lose those at most that were
-/// added to it in the tensor cores, which are far fewer than 512.
+/// Sums of 14 bits lose products of 2^-15 next to one of 1; sums in f32 lose at most those that
+/// were added to it in the tensor cores, which are far fewer than 512.
 TEST_F(CudaLinearFp8, SumsInF32KeepSmallProductsNextToALargeOne) {
   constexpr int64_t kProducts = 4096;
   const TestBackend fast = make_gpu({.fp8_fast_wgrad = true});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "kernels/base/half.h"
 #include "kernels/base/tests/host_tensor.h"
 #include "kernels/base/tests/run_on_cpu.h"
@@ -93,6 +95,23 @@ TEST(GradientScale, DividesByTheCountAndMultipliesByTheLossScale) {
   LambState state;
   state.loss_scale = 1024.0f;
   EXPECT_EQ(gradient_scale(8, 3.0, &state), 384.0f);
+}
+
+TEST(GradientScale, GivesTheScaleThatMakesItTheSamePowerOfTwo) {
+  HostTensor<int64_t> count({1}, 3712);
+  HostTensor<float> target = garbage_tensor({1});
+  HostTensor<float> scale = garbage_tensor({1});
+  HostTensor<float> inverse = garbage_tensor({1});
+  run_on_cpu(GradientScale{.denominator = count.view(),
+                           .state = View(),
+                           .target = target.view(),
+                           .fp8_scale = scale.view(),
+                           .fp8_inverse_scale = inverse.view()});
+  EXPECT_EQ(target[0], 1.0f / 3712);
+  EXPECT_NEAR(static_cast<double>(scale[0] * target[0]), 32768,
+              32768.0 / 512);  // half a unit of bf16
+  EXPECT_EQ(std::bit_cast<uint32_t>(scale[0]) & 0xFFFF, 0u);
+  EXPECT_EQ(inverse[0], 1.0f / scale[0]);
 }
 
 // An empty micro-batch under train.loss_mean: local brings its own count, 0.

@@ -37,9 +37,9 @@ struct Fp8Extremes {
   uint32_t saturated = 0;
 };
 
-/// Rounds elements of a thread by a scale that is a power of two. What 16-bit types allow is done
-/// in pairs: their magnitudes are compared as integers, for without sign bits they order as their
-/// values do, and a product of bf16 with the scale is exact.
+/// Rounds elements of a thread by a scale that is a power of two or a bf16 number. What 16-bit
+/// types allow is done in pairs: their magnitudes are compared as integers, for without sign bits
+/// they order as their values do, and a product of bf16 with a power of two is exact.
 template <class T, __nv_fp8_interpretation_t kFormat>
 class Fp8Rounding {
  public:

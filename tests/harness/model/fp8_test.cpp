@@ -44,8 +44,8 @@ HostBatch batch_of(int64_t sequences) {
 
 class Model : public TinyModel {
  public:
-  explicit Model(bool fp8, bool graphs = false)
-      : TinyModel(small_model(), kFp8Capacity, 1, fp8, graphs) {
+  explicit Model(bool fp8, bool graphs = false, const ModelConfig& config = small_model())
+      : TinyModel(config, kFp8Capacity, 1, fp8, graphs) {
     initialize(table, dims, 0.2, 3, weights.data());
   }
 
@@ -67,6 +67,16 @@ class Model : public TinyModel {
     return stats().mlm_loss_sum;
   }
 };
+
+constexpr size_t kMatrices = 9;  // of each kind: two layers of four GEMMs, and the decoder
+
+/// What a version without a decoder in fp8 would have stored.
+std::vector<int> without_decoder(std::vector<int> scales) {
+  for (const size_t third : {3, 2, 1}) {
+    scales.erase(scales.begin() + static_cast<std::ptrdiff_t>(third * kMatrices - 1));
+  }
+  return scales;
+}
 
 double dot(const float* a, const float* b, int64_t count) {
   double sum = 0;
@@ -209,8 +219,8 @@ TEST(Fp8Model, EvaluationReadsScalesAndRecordsNothing) {
   const std::vector<int> scales = fp8.bert.scale_exponents();
   const double loss = fp8.eval_loss(batch_of(2));
   std::vector<int32_t> maxima = fp8.maxima();  // but of the weights, which it has copied
-  maxima.resize(8 * 2);
-  EXPECT_EQ(maxima, std::vector<int32_t>(8 * 2, 0));
+  maxima.resize(kMatrices * 2);
+  EXPECT_EQ(maxima, std::vector<int32_t>(kMatrices * 2, 0));
   EXPECT_EQ(fp8.bert.scale_exponents(), scales);
   EXPECT_EQ(fp8.stats().fp8_saturated, 0);
   EXPECT_EQ(fp8.eval_loss(batch_of(2)), loss);
@@ -268,10 +278,10 @@ TEST(Fp8Model, WeightsHaveTheScalesOfTheStepBefore) {
   EXPECT_GT(fp8.stats().fp8_saturated, 0);
   fp8.bert.update_scales(View());
   const std::vector<int> updated = fp8.bert.scale_exponents();
-  constexpr size_t kThird = 8;    // two layers of four GEMMs
   constexpr size_t kChanged = 6;  // the third GEMM of layer 1
-  scales[2 * kThird + kChanged] -= 2;
-  EXPECT_TRUE(std::equal(updated.begin() + 2 * kThird, updated.end(), scales.begin() + 2 * kThird));
+  scales[2 * kMatrices + kChanged] -= 2;
+  EXPECT_TRUE(
+      std::equal(updated.begin() + 2 * kMatrices, updated.end(), scales.begin() + 2 * kMatrices));
 }
 
 TEST(Fp8Model, SaturatedElementsAreCounted) {
@@ -287,13 +297,115 @@ TEST(Fp8Model, SaturatedElementsAreCounted) {
   const int64_t inputs = 32 + 32 + 32 + 48;
   const int64_t gradients = 3 * 32 + 32 + 48 + 32;
   EXPECT_EQ(quantized_per_token(fp8.dims), 2 * (inputs + gradients));
+  EXPECT_EQ(quantized_per_masked_token(fp8.dims), 32 + 64);
+}
+
+TEST(Fp8Model, SaturatedElementsOfTheDecoderAreCounted) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  std::vector<int> scales = fp8.bert.scale_exponents();
+  const double loss = fp8.loss_and_gradients(batch);
+  scales[kMatrices - 1] = 100;  // no result of a LayerNorm is zero
+  fp8.bert.set_scale_exponents(scales);
+  EXPECT_NE(fp8.loss_and_gradients(batch), loss);
+  EXPECT_EQ(fp8.stats().fp8_saturated, batch.num_masked * fp8.dims.H);
+}
+
+TEST(Fp8Model, GradientsOfTheDecoderAreThoseOfIoButForItsRoundings) {
+  Model io(true);  // but in the encoder
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  io.bert.set_scale_exponents(without_decoder(fp8.bert.scale_exponents()));
+  const double loss = fp8.loss_and_gradients(batch);
+  const double want = io.loss_and_gradients(batch);
+  EXPECT_NE(loss, want);
+  EXPECT_NEAR(loss, want, tolerance::kFp8DecoderLoss * want);
+  for (const char* name : {"embeddings.word.weight", "mlm.output.bias", "mlm.transform.weight",
+                           "mlm.layer_norm.gamma"}) {
+    const ParamInfo& param = io.table.find(name);
+    const float* got = fp8.gradients.data() + param.offset;
+    const float* exact = io.gradients.data() + param.offset;
+    const double norm = std::sqrt(dot(exact, exact, param.elements));
+    const double found = std::sqrt(dot(got, got, param.elements));
+    const double cosine = dot(got, exact, param.elements) / (norm * found);
+    EXPECT_GT(cosine, tolerance::kFp8DecoderCosine) << name;
+    EXPECT_LT(cosine, 1 - 1e-6) << name;
+    EXPECT_NEAR(found / norm, 1, tolerance::kFp8DecoderNorm) << name;
+  }
+}
+
+/// With 6 masked tokens the largest gradients are near 1/6, which e5m2 at a power of two rounds by
+/// 6 %. What may be left are the probabilities of the labels, 1/61 on average.
+TEST(Fp8Model, GradientsOfLabelsAreNotAllRoundedTheSameWay) {
+  Model io(true);  // but in the encoder
+  Model fp8(true);
+  const HostBatch batch = batch_of(3);
+  ASSERT_EQ(batch.num_masked, 6);
+  fp8.find_scales(batch);
+  io.bert.set_scale_exponents(without_decoder(fp8.bert.scale_exponents()));
+  fp8.loss_and_gradients(batch);
+  io.loss_and_gradients(batch);
+  const ParamInfo& param = io.table.find("embeddings.word.weight");
+  const float* got = fp8.gradients.data() + param.offset;
+  const float* exact = io.gradients.data() + param.offset;
+  const double along = dot(got, exact, param.elements) / dot(exact, exact, param.elements);
+  EXPECT_NEAR(along, 1, 0.02);
+}
+
+TEST(Fp8Model, ScalesOfTheEncoderAloneGainThoseOfTheDecoder) {
+  Model fp8(true);
+  const HostBatch batch = batch_of(4);
+  fp8.find_scales(batch);
+  const std::vector<int> scales = fp8.bert.scale_exponents();
+  ASSERT_EQ(std::ssize(scales), fp8_scale_count(2));
+  const std::vector<int> of_encoder = without_decoder(scales);
+  ASSERT_EQ(std::ssize(of_encoder), fp8_encoder_scale_count(2));
+
+  Model older(true);
+  older.bert.set_scale_exponents(of_encoder);
+  EXPECT_FALSE(older.bert.needs_scales());
+  EXPECT_EQ(older.bert.scale_exponents(), of_encoder);
+  EXPECT_NE(older.eval_loss(batch), fp8.eval_loss(batch));
+  for (Model* model : {&older, &fp8}) {
+    model->loss_and_gradients(batch);
+    model->bert.update_scales(View());
+    model->bert.weights_changed();
+  }
+  const std::vector<int> gained = older.bert.scale_exponents();
+  const std::vector<int> wanted = fp8.bert.scale_exponents();
+  ASSERT_EQ(gained.size(), wanted.size());
+  for (const size_t end : {kMatrices, 2 * kMatrices, 3 * kMatrices}) {
+    EXPECT_EQ(gained[end - 1], wanted[end - 1]);
+  }
+  EXPECT_EQ(older.eval_loss(batch), fp8.eval_loss(batch));
+}
+
+TEST(Fp8Model, DecoderOfAnUnalignedVocabularyStaysInIo) {
+  ModelConfig config = small_model();
+  config.vocab_size = 65;
+  Model fp8(true, false, config);
+  ASSERT_EQ(fp8.dims.V, 72);
+  EXPECT_EQ(fp8_gemms(fp8.dims).find("decoder"), std::string::npos);
+  EXPECT_NE(fp8_gemms(make_dims(small_model())).find("decoder"), std::string::npos);
+  EXPECT_EQ(quantized_per_masked_token(fp8.dims), 0);
+  const HostBatch batch = batch_of(4);
+  for (int step = 0; step < 2; ++step) {
+    fp8.loss_and_gradients(batch);
+    const std::vector<int32_t> maxima = fp8.maxima();
+    for (size_t i = 0; i < maxima.size(); ++i) {
+      EXPECT_EQ(maxima[i] == 0, i % kMatrices == kMatrices - 1) << i;
+    }
+    fp8.bert.update_scales(View());
+  }
 }
 
 TEST(Fp8Model, ScalesOfAnotherModelAreRefused) {
   Model fp8(true);
   EXPECT_THROW(fp8.bert.set_scale_exponents({1, 2, 3}), Error);
-  const std::vector<int> scales{0,  1,  2,  3,  4,  5,  6,  7,  -8, -7, -6, -5,
-                                -4, -3, -2, 15, 14, 13, 12, 11, 10, 9,  8,  -9};
+  const std::vector<int> scales{0,  1,  2,  3,  4,  5,  6,  7, -8, -7, -6, -5, 1, 2,
+                                -4, -3, -2, 15, 14, 13, 12, 3, 11, 10, 9,  8,  -9};
   fp8.bert.set_scale_exponents(scales);
   EXPECT_EQ(fp8.bert.scale_exponents(), scales);
 }
