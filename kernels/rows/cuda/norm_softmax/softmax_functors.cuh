@@ -15,14 +15,21 @@ namespace bertha {
 // Softmax and log-softmax with Load and Store functors (row_functors.cuh,
 // kernels/rows/functors.md): the plain operation is softmax_rows with MatrixLoad and MatrixStore.
 
-/// Whether tma_row.cuh can have a row; it draws no dropout.
+/// Blocks of a row in tma_row.cuh; 0 if it cannot have the row, or if dropout is drawn.
 template <class Operation>
-bool has_bulk_rows(const CudaContext& context, const Operation& operation, int64_t columns) {
+int tma_row_blocks(const CudaContext& context, const Operation& operation, int64_t columns) {
   if constexpr (kDrawsOnStore<Operation>) {
-    if (operation.store.drops()) return false;
+    if (operation.store.drops()) return 0;
   }
-  return context.kernels == KernelSet::kSm90a &&
-         tma_row_bytes<Operation>(columns) <= most_row_cache_bytes(context);
+  if (context.kernels != KernelSet::kSm90a) return 0;
+  // An SM has two rows, or one of two inputs; else parts of six, or of three of two inputs.
+  constexpr int kInputs = Operation::kInputs;
+  const int64_t most = most_row_cache_bytes(context);
+  const auto bytes = [&](int blocks) { return tma_row_bytes<Operation>(columns, blocks); };
+  if (bytes(1) <= most / (3 - kInputs)) return 1;
+  int blocks = 2;
+  while (blocks < kMostRowCluster && bytes(blocks) > most / (6 / kInputs)) blocks *= 2;
+  return bytes(blocks) <= most ? blocks : 0;
 }
 
 /// Runs an operation in vectors of 8 columns, if there is a kernel for the width.
@@ -51,24 +58,14 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
     launch_warp_per_row<32, 8, 4, 64, kInWords>(context, operation, rows, columns);
   } else if (reach <= 8192) {
     launch_block_per_row<2, 512, kBlocks, kInWords>(context, operation, rows, columns);
-  } else if (context.kernels != KernelSet::kSm90a) {
-    return false;
-  } else if (!drops(operation)) {
-    // An SM has two rows, or one of two inputs; else parts of six, or three of two inputs.
-    const int64_t most = most_row_cache_bytes(context);
-    if (tma_row_bytes<Operation>(columns) <= (kHasOne ? most / 2 : most)) {
-      launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
-      return true;
-    }
-    constexpr int kParts = kHasOne ? 6 : 3;
-    int blocks = 2;
-    while (blocks < kMostRowCluster && tma_row_bytes<Operation>(columns, blocks) > most / kParts) {
-      blocks *= 2;
-    }
-    if (tma_row_bytes<Operation>(columns, blocks) > most) return false;
+  } else if (const int blocks = tma_row_blocks(context, operation, columns); blocks == 1) {
+    launch_tma_row<512, kIsPacked ? 3 : 2>(context, operation, rows, columns);
+  } else if (blocks > 1) {
+    constexpr int kParts = 6 / Operation::kInputs;
     launch_tma_row<1536 / kParts, kIsPacked ? kParts : 2 * kParts / 3, true>(context, operation,
                                                                              rows, columns, blocks);
-  } else if (reach <= kMostClusterColumns<4, kWideThreads>) {
+  } else if (context.kernels == KernelSet::kSm90a &&
+             reach <= kMostClusterColumns<4, kWideThreads>) {
     launch_block_per_row<4, kWideThreads, kWideBlocks, kInWords, true>(context, operation, rows,
                                                                        columns);
   } else {
@@ -95,10 +92,13 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   }
   if constexpr (Operation::kInWords) {
     if (!is_narrow) {
-      if (columns < kVecSize || !share_words(operation)) return false;
+      if (columns < kVecSize || !share_words(operation.matrix(0), operation.store.matrix) ||
+          !share_words(operation.matrix(Operation::kInputs - 1), operation.store.matrix)) {
+        return false;
+      }
       constexpr int64_t kMostInRegisters = Operation::kInputs == 1 ? 1280 : 761;
       if (columns <= kMostInRegisters || columns > 8192 ||
-          !has_bulk_rows(context, operation, columns)) {
+          tma_row_blocks(context, operation, columns) == 0) {
         return launch_softmax_vectors<true>(context, operation, rows, columns);
       }
       launch_tma_row<64, 16>(context, operation, rows, columns);

@@ -35,11 +35,10 @@ inline constexpr bool kIsPlainRow = Operation::kIsPlain&& requires(const Operati
 };
 
 /// Columns of each block of a cluster but the last: whole lines.
+template <class T>
 __host__ __device__ constexpr int64_t tma_row_part(int64_t columns, int blocks) {
-  if (blocks == 1) return columns;
-  const int64_t reach = columns + kVecSize - 1;
-  return (reach + blocks * kCopyLineElements - 1) / (blocks * kCopyLineElements) *
-         kCopyLineElements;
+  const int64_t lines = blocks * kCopyLine<T>;
+  return blocks == 1 ? columns : (columns + kMostLead + lines - 1) / lines * kCopyLine<T>;
 }
 
 template <class Operation, int kThreads, bool kInCluster>
@@ -71,7 +70,7 @@ class TmaRow {
         row_(static_cast<int>(blockIdx.x) / blocks_),
         thread_(static_cast<int>(threadIdx.x)) {
     const int64_t at = row_ * columns;
-    const int part = static_cast<int>(tma_row_part(columns, blocks_));
+    const int part = static_cast<int>(tma_row_part<T>(columns, blocks_));
     slot_ = static_cast<int>(line_slot<T>(part));
     uintptr_t address = 0;
     if constexpr (Operation::kHasMatrices) {
@@ -252,8 +251,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 /// Shared memory of a row, or of a block's part of it.
 template <class Operation>
 int64_t tma_row_bytes(int64_t columns, int blocks = 1) {
-  return line_slot<typename Operation::Element>(tma_row_part(columns, blocks)) * 2 *
-         Operation::kInputs;
+  using T = typename Operation::Element;
+  return line_slot<T>(tma_row_part<T>(columns, blocks)) * 2 * Operation::kInputs;
 }
 
 template <int kThreads, int kBlocks, bool kInCluster = false, class Operation>
