@@ -145,7 +145,7 @@ def draw(folder, rows, device):
         if not all(parts):
             continue
         figure = new_figure(11, 4.8)
-        figure.suptitle(f"{name}, {parts[0][0].shape.split('x')[0]} rows, {device}")
+        figure.suptitle(f"{name}, {parts[0][0].shape.split('x')[0]} rows, {device.split(', ')[0]}")
         for axes, part, way in zip(figure.subplots(1, 2, sharey=True), parts, ("forward", "backward")):
             for label, style, us_of in (("copy", "k--", lambda row: row.copy_us),
                                         ("PyTorch", "C1o-", lambda row: row.peers["eager"]),
@@ -158,6 +158,7 @@ def draw(folder, rows, device):
                 axes.plot([width(row.shape) for row in there], [row.gbps(us_of(row)) for row in there], style,
                           label=label, gid=f"{label} {way}")
             axes.set(title=way, xlabel="columns", ylabel="useful bytes (GB/s)", xscale="log", ylim=(0, None))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
             axes.legend()
         write_figure(figure, folder / f"{stem}.svg")
         print(f"written: {folder / stem}.svg")
