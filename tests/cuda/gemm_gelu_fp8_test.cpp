@@ -12,9 +12,11 @@ constexpr float kSumsBefore = 2.0f;
 constexpr int64_t kPadding = 5;  // rows that are not live
 
 // Ragged and whole tiles of 128 rows and 256 columns, and numbers of inner blocks below, at and
-// above the fragments of a tile.
-constexpr Shape kShapes[] = {{16, 128, 256},   {112, 256, 512}, {128, 384, 256},
-                             {144, 1024, 256}, {528, 768, 512}, {2512, 1280, 256}};
+// above the fragments of a tile. In the last three these are constants of the kernel, on 132 SMs
+// and on 6.
+constexpr Shape kShapes[] = {{16, 128, 256},   {112, 256, 512},   {128, 384, 256},
+                             {528, 768, 512},  {2512, 1280, 256}, {1552, 512, 256},
+                             {656, 768, 1024}, {1552, 1024, 256}};
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
 
 /// Operands of a GEMM [rows, inputs] x [outputs, inputs].
@@ -356,8 +358,9 @@ TEST_F(CudaGemmGeluFp8, ForwardGivesTheBytesOfTheOperationsApart) {
     for (const DType io : kTypes) {
       SCOPED_TRACE(text(shape, io));
       of.gelu = io == DType::kF16 ? Activation::kGelu : Activation::kGeluTanh;
-      // At 512 some results are beyond the largest number.
-      for (const float scale : {kScale, 512.0f}) {
+      // From 512 on some results are beyond the largest number. 768 is not a power of two, 2^18 not
+      // a number of f16.
+      for (const float scale : {kScale, 512.0f, 768.0f, 262144.0f}) {
         for (const Wanted wanted : {Wanted::kAll, Wanted::kEvaluation}) {
           const Result want = forward(apart, of, io, scale, wanted);
           EXPECT_EQ(want.saturated > 3, scale > kScale);

@@ -140,7 +140,9 @@ struct GeluPair {
 template <Activation kActivation>
 __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const auto constant = [](float value) { return __float2half2_rn(value); };
-  const uint32_t clamped_z = clamped<__half>(reinterpret_cast<const uint32_t&>(z));
+  // The tanh form does not need it: u and the product below grow to infinities of z's sign.
+  uint32_t clamped_z = reinterpret_cast<const uint32_t&>(z);
+  if constexpr (kActivation == Activation::kGelu) clamped_z = clamped<__half>(clamped_z);
   const __half2 within = reinterpret_cast<const __half2&>(clamped_z);
   const __half2 square = __hmul2(within, within);
   const __half2 u = __hmul2(within, polynomial(gelu_argument<kActivation>(), square));

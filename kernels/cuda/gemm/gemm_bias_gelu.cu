@@ -193,7 +193,7 @@ void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args) {
   const int64_t outputs = args.weight.extent(0);
   const CUtensorMap x = matrix_tensor_map(dtype, args.x.data, rows, inputs, kTileRows);
   const CUtensorMap weight =
-      row_pairs_tensor_map(dtype, args.weight.data, outputs, inputs, kTileColumns / 8);
+      row_pairs_tensor_map(dtype, args.weight.data, outputs, inputs, 8, kTileColumns);
   const RowGrid grid = row_grid(context, kGemmBiasGeluTile, rows, outputs);
   const Params params{.bias = args.bias.data,
                       .z = args.pre_activation.data,

@@ -41,9 +41,12 @@ constexpr int kThreads = 3 * kWarpgroupThreads;
 constexpr int kConsumerRegisters = 240;
 constexpr int kProducerRegisters = 24;
 
-/// n-blocks 8 part to 8 part + 7 of a stage's weights: of each 8 rows the pair from 2 part on.
-constexpr int kParts = 4;
-constexpr int kPartBytes = kWeightBytes / kParts;
+constexpr int kParts = 4;  // pairs of columns of a fragment
+
+/// Stages in use. A constant number of inner blocks is a multiple of them, so that the stage of
+/// each block is a constant too.
+template <int kInner>
+constexpr int kRing = kInner == 6 ? 3 : kStages;
 
 /// One thread, before its fence_mbarrier_init().
 template <int kCluster, class SharedStorage>
@@ -63,15 +66,18 @@ __device__ __forceinline__ void load_bias(const void* bias, SharedStorage& share
 }
 
 /// Loads the operands of all tiles. One thread. load_x(to, column, tile, barrier) starts the copy
-/// of the rows of a tile. T: of the weights.
-template <class T, int kCluster, class Params, class SharedStorage, class LoadX>
+/// of the rows of a tile. T: of the weights, whose part p has of each kGroupRows rows the pair from
+/// 2 p on.
+template <class T, int kCluster, int kGroupRows = 8, int kInner = 0, class Params,
+          class SharedStorage, class LoadX>
 __device__ __forceinline__ void produce(const Params& params, const CUtensorMap& weight,
                                         SharedStorage& shared, const LoadX& load_x) {
-  constexpr int kOwnParts = kParts / kCluster;
+  constexpr int kPartBytes = 2 * kWeightBytes / kGroupRows;
+  constexpr int kOwnParts = kGroupRows / 2 / kCluster;
   constexpr uint16_t kAllRanks = (1 << kCluster) - 1;
   const int first_part = cluster_rank() * kOwnParts;
-  const int first_group = static_cast<int>(blockIdx.y) * (kTileColumns / 8);
-  PipelineState<kStages> stage;
+  const int first_group = static_cast<int>(blockIdx.y) * (kTileColumns / kGroupRows);
+  PipelineState<kRing<kInner>> stage;
   for (int tile = static_cast<int>(blockIdx.x); tile < params.row_tiles;
        tile += static_cast<int>(gridDim.x)) {
     for (int k = 0; k < params.inner_blocks; ++k) {
@@ -89,34 +95,39 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   }
 }
 
-/// A consumer's GEMM: 64 rows of each tile. X, W: of the operands.
-template <class X, class W, int kCluster, class SharedStorage>
+/// A consumer's GEMM: 64 rows of each tile. X, W: of the operands. kInner: inner blocks, or 0 for
+/// any number.
+template <class X, class W, int kCluster, class SharedStorage, int kInner = 0>
 struct HalfTileGemm {
   SharedStorage& shared;
   int half;
   int warp;
   int lane;
-  PipelineState<kStages> stage = {};
+  PipelineState<kRing<kInner>> stage = {};
   int in_flight = 0;  // stage that wgmma may still read
   int k = 0;
 
-  __device__ __forceinline__ void begin_tile() {
+  /// parity: 0 and 1 in turn.
+  __device__ __forceinline__ void begin_tile(uint32_t parity = 0) {
+    if constexpr (kInner > 0) stage = {0, kInner > kRing<kInner> ? 0 : parity};
     in_flight = 0;
     k = 0;
   }
   /// Begins to multiply the stages up to `end`.
   __device__ __forceinline__ void run_until(int end, float (&sum)[128]) {
 #pragma unroll 1
-    for (; k < end; ++k) {
-      mbarrier_wait(at(shared.full[stage.index]), stage.parity);
-      const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
-      const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
-      const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
-      wgmma_64x256_block<X, W>(sum, x, weight, k);
-      if (k > 0) release(in_flight);
-      in_flight = stage.index;
-      stage.advance();
-    }
+    for (; k < end; ++k) multiply(k, sum);
+  }
+  /// Begins to multiply inner block `block`, the next one.
+  __device__ __forceinline__ void multiply(int block, float (&sum)[128]) {
+    mbarrier_wait(at(shared.full[stage.index]), stage.parity);
+    const uint32_t rows = at(shared.x[stage.index][half * (kXBytes / 2)]);
+    const uint64_t x = wgmma_tile<Inner::kColumns>(rows, 0);
+    const uint64_t weight = wgmma_tile<Inner::kColumns>(at(shared.weight[stage.index]), 0);
+    wgmma_64x256_block<X, W>(sum, x, weight, block);
+    if (block > 0) release(in_flight);
+    in_flight = stage.index;
+    stage.advance();
   }
   /// Waits for the sums of the tile.
   __device__ __forceinline__ void finish_tile(float (&sum)[128]) const {

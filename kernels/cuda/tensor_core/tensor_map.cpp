@@ -69,12 +69,13 @@ CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64
 }
 
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
-                                 int groups) {
-  BERTHA_CHECK(rows % 8 == 0, "pairs of ", rows, " rows, want a multiple of 8");
+                                 int group_rows, int tile_rows) {
+  BERTHA_CHECK(rows % group_rows == 0, "pairs of ", rows, " rows, want a multiple of ", group_rows);
   const int64_t row_bytes = columns * size_bytes(dtype);
-  return tensor_map(
-      type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
-      {{columns, 0, box_columns(dtype)}, {8, row_bytes, 2}, {rows / 8, 8 * row_bytes, groups}});
+  return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_128B,
+                    {{columns, 0, box_columns(dtype)},
+                     {group_rows, row_bytes, 2},
+                     {rows / group_rows, group_rows * row_bytes, tile_rows / group_rows}});
 }
 
 CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
@@ -89,15 +90,15 @@ CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows
 }
 
 CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64_t rows,
-                                            int64_t columns, int box_groups) {
-  BERTHA_CHECK(rows % 32 == 0, "fragments of ", rows, " rows, want a multiple of 32");
+                                            int64_t columns, int box_rows) {
+  BERTHA_CHECK(rows % 64 == 0, "fragments of ", rows, " rows, want a multiple of 64");
   const int64_t row_bytes = columns * size_bytes(dtype);
   return tensor_map(type_of(dtype), data, CU_TENSOR_MAP_SWIZZLE_64B,
                     {{columns, 0, box_columns(dtype) / 2},
                      {2, row_bytes, 2},
-                     {4, 8 * row_bytes, 4},
-                     {4, 2 * row_bytes, 4},
-                     {rows / 32, 32 * row_bytes, box_groups}});
+                     {4, 16 * row_bytes, 4},
+                     {8, 2 * row_bytes, 8},
+                     {rows / 64, 64 * row_bytes, box_rows / 64}});
 }
 
 CUtensorMap heads_tensor_map(DType dtype, const void* data, int64_t tokens, int64_t heads,

@@ -20,12 +20,12 @@ CUtensorMap matrix_tensor_map(DType dtype, const void* data, int64_t rows, int64
                               int box_rows);
 
 /// The same with rows in another order: a box at (column, first, group) has rows `first` and
-/// first + 1 of each of `groups` groups of 8 rows: box row 2 j + i is row 8 (group + j) + first + i
-/// of the matrix.
+/// first + 1 of each of tile_rows / group_rows groups of group_rows rows: box row 2 j + i is row
+/// group_rows (group + j) + first + i of the matrix.
 ///
-/// Needs     rows a multiple of 8; groups at most 256.
+/// Needs     rows and tile_rows multiples of group_rows; at most 256 groups.
 CUtensorMap row_pairs_tensor_map(DType dtype, const void* data, int64_t rows, int64_t columns,
-                                 int groups);
+                                 int group_rows, int tile_rows);
 
 /// The same with the even rows of each 16 before the odd ones: box row 16 j + 8 i + k of the box at
 /// (column, 0, 0, group) is row 16 (group + j) + 2 k + i of the matrix.
@@ -35,12 +35,12 @@ CUtensorMap even_odd_rows_tensor_map(DType dtype, const void* data, int64_t rows
                                      int groups);
 
 /// For storing boxes of 64 bytes of columns, swizzled over 64 bytes: box row
-/// 32 j + 8 p + 2 c + i of the box at (column, 0, 0, 0, group) is row
-/// 32 (group + j) + 8 c + 2 p + i of the matrix.
+/// 64 j + 8 p + 2 c + i of the box at (column, 0, 0, 0, group) is row
+/// 64 (group + j) + 16 c + 2 p + i of the matrix.
 ///
-/// Needs     rows a multiple of 32; box_groups at most 8.
+/// Needs     rows and box_rows multiples of 64, box_rows at most 256.
 CUtensorMap transposed_fragments_tensor_map(DType dtype, const void* data, int64_t rows,
-                                            int64_t columns, int box_groups);
+                                            int64_t columns, int box_rows);
 
 /// TMA descriptor of [tokens, heads, head_size] of f16 or bf16 for boxes [box_rows, 1, 64],
 /// swizzled as by matrix_tensor_map: columns of a box past the head are loaded as zeros, and not
