@@ -435,16 +435,7 @@ View Bert::fp8_maxima() const {
 void Bert::update_scales(const View& sum_of_squares) {
   State& s = *state_;
   if (!s.parts.fp8) return;
-  const auto update = [&](const Fp8Scales& scales, DType format) {
-    s.parts.ops->run(UpdateScales{.amax = scales.amax,
-                                  .scale = scales.scale,
-                                  .inverse_scale = scales.inverse_scale,
-                                  .sum_of_squares = sum_of_squares,
-                                  .format = format});
-  };
-  update(s.on_device.fp8.inputs(), DType::kE4M3);
-  update(s.on_device.fp8.gradients(), DType::kE5M2);
-  update(s.on_device.fp8.weights(), DType::kE4M3);
+  bertha::update_scales(*s.parts.ops, s.on_device.fp8, sum_of_squares);
   s.has_scales = s.has_decoder_scales = true;
 }
 
@@ -471,12 +462,7 @@ void Bert::set_scale_exponents(std::vector<int> exponents) {
   const View scales = s.on_device.fp8.scales.scale;
   const auto count = static_cast<size_t>(scales.elements());
   s.has_decoder_scales = exponents.size() == count;
-  if (std::ssize(exponents) == fp8_encoder_scale_count(s.dims.L)) {
-    const int64_t third = std::ssize(exponents) / 3;
-    for (const int64_t end : {3 * third, 2 * third, third}) {
-      exponents.insert(exponents.begin() + end, 0);
-    }
-  }
+  if (std::ssize(exponents) == fp8_encoder_scale_count(s.dims.L)) add_decoder(exponents);
   if (!exponents.empty() && exponents.size() != count) {
     fail(ExitCode::kData, "the checkpoint contains ", exponents.size(), " fp8 scales, want ", count,
          " for this model.");

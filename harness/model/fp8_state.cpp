@@ -1,5 +1,9 @@
 #include "harness/model/fp8_state.h"
+
+#include <iterator>
+
 #include "kernels/base/error.h"
+#include "kernels/ops.h"
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
@@ -43,6 +47,26 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims) {
   }
   if (has_fp8_decoder(dims)) state.decoder_copies = allocate_weight(dims.V, dims.H);
   return state;
+}
+
+void update_scales(Ops& ops, const Fp8State& state, const View& sum_of_squares) {
+  const auto update = [&](const Fp8Scales& scales, DType format) {
+    ops.run(UpdateScales{.amax = scales.amax,
+                         .scale = scales.scale,
+                         .inverse_scale = scales.inverse_scale,
+                         .sum_of_squares = sum_of_squares,
+                         .format = format});
+  };
+  update(state.inputs(), DType::kE4M3);
+  update(state.gradients(), DType::kE5M2);
+  update(state.weights(), DType::kE4M3);
+}
+
+void add_decoder(std::vector<int>& exponents) {
+  const int64_t third = std::ssize(exponents) / 3;
+  for (const int64_t end : {3 * third, 2 * third, third}) {
+    exponents.insert(exponents.begin() + end, 0);
+  }
 }
 
 }  // namespace bertha
