@@ -15,8 +15,8 @@
 //           16 bits. Two warps of the producer's group store them by TMA, one for each half.
 // Backward  Registers of finished fragments take the bytes of the next tile, then as f16, by which
 //           the accumulators are multiplied.
-// Bound by  the epilogue; forward at K = 1,024 by something else: it takes as long with a quarter
-//           more instructions.
+// Bound by  the epilogue and its stores: without them forward takes 184 us instead of 228 at
+//           K = 1,024, backward 194 instead of 221.
 // Figure    T = 24,576, an H200 at its power limit, us: K = 1,024, N = 4,096 forward 235 (tanh) or
 //           234 (exact), backward 224; 768 x 3,072 148 (exact), 145; 512 x 2,048 76.5 (exact), 80.
 
