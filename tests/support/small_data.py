@@ -38,17 +38,17 @@ def must(bertha, *words):
         raise AssertionError(done.stdout.decode())
 
 
-def make_small_data(bertha, folder):
+def make_small_data(bertha, folder, entries=322):
     """Makes config.yaml and what it names. The entries are no multiple of 8, the width is none of 64."""
     (folder / "text.txt").write_text(make_text(1, 120), encoding="utf-8")
-    must(bertha, "data", "vocab", "--size", 322, "--output", folder / "vocab.txt", "--text",
+    must(bertha, "data", "vocab", "--size", entries, "--output", folder / "vocab.txt", "--text",
          folder / "text.txt")
     for part in ("train", "eval"):
         must(bertha, "data", "prepare", "--vocab", folder / "vocab.txt", "--max-seq-tokens", 32,
              "--max-masked-per-seq", 5, "--duplication", 1, "--output", folder / part,
              "--text", folder / "text.txt")
     (folder / "config.yaml").write_text(f"""\
-model: {{layers: 2, hidden: 48, heads: 2, feed_forward: 96, vocab_size: 322, max_positions: 32,
+model: {{layers: 2, hidden: 48, heads: 2, feed_forward: 96, vocab_size: {entries}, max_positions: 32,
         hidden_dropout: 0, attention_dropout: 0}}
 data: {{train: {folder}/train, eval: {folder}/eval, vocab: {folder}/vocab.txt,
        max_seq_tokens: 32, max_masked_per_seq: 5}}
