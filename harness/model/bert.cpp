@@ -305,7 +305,7 @@ struct Bert::State {
   std::vector<Piece> pieces;  // consecutive parts of table.part_begins: embeddings, layers, heads
   uint64_t seed = 0;
   bool has_scales = false;          // with fp8
-  bool has_decoder_scales = false;  // false with those of an older version
+  bool has_decoder_scales = false;  // false if a checkpoint has none
   bool has_weight_copies = false;   // of the present weights
 
   LastLayer last_layer = LastLayer::kNeededRows;

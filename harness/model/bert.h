@@ -105,8 +105,8 @@ class Bert {
   void update_scales(const View& sum_of_squares);
   /// Exponent e of each scale 2^e; empty while there are none. Blocks: the host.
   std::vector<int> scale_exponents() const;
-  /// Sets the scales of a checkpoint, or none. Error(kData) if their number is wrong. With those of
-  /// the encoder alone, from an older version, the decoder multiplies io until update_scales().
+  /// Sets the scales of a checkpoint, or none. Error(kData) if their number is wrong. Checkpoints
+  /// of older versions have none for the decoder, which then multiplies io until update_scales().
   void set_scale_exponents(std::vector<int> exponents);
   /// Call after a change of weights: the next forward recomputes their fp8 copies.
   void weights_changed();

@@ -10,8 +10,8 @@
 
 namespace bertha {
 
-/// The GEMMs with weights of an encoder layer, and that of the masked-token decoder, which is the
-/// first of its own Fp8Layer.
+/// The four GEMMs with weights of an encoder layer, and the decoder of masked tokens, which is the
+/// first GEMM of an Fp8Layer of its own.
 enum class EncoderGemm : uint8_t { kQkv, kProjection, kFfIn, kFfOut, kDecoder = 0 };
 inline constexpr size_t kEncoderGemms = 4;
 

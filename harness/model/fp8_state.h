@@ -60,7 +60,7 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims);
 /// Computes all scales from the maxima of this step, and clears these.
 void update_scales(Ops& ops, const Fp8State& state, const View& sum_of_squares);
 
-/// Gives the exponents of the encoder's scales those of the decoder, too: 0.
+/// Inserts an exponent of 0 for each scale of the decoder into the exponents of the encoder's.
 void add_decoder(std::vector<int>& exponents);
 
 }  // namespace bertha

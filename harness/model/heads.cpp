@@ -25,8 +25,8 @@ void mlm_backward(Ops& ops, const HeadCall& call) {
   const HeadActivations& a = *call.saved;
   const Scratch& s = *call.scratch;
 
-  // f32 sums: next to the gradient of a label those of other words are often below 2^-14, and there
-  // are many of them.
+  // f32 sums: the gradients of other words are often below 2^-14 of the label's, and there are many
+  // of them.
   EncoderGemms(ops, call.gemm_mode, &call.fp8)
       .backward(EncoderGemm::kDecoder,
                 {.dy = a.mlm_logits,

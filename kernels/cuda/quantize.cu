@@ -9,7 +9,7 @@
 // one atomic operation each. Column sums cover the tile; a second kernel adds up the tiles.
 //
 // Matrices of one launch, which the weights of some layers are, have their tiles one after the
-// other: those of one layer are little more than a tile for each place of a block on the GPU.
+// other: one layer alone has little more than a tile for each place of a block on the GPU.
 //
 // Bound by memory: 2 + 1 + 1 bytes an element from 16 bits with both outputs (1 more of
 // derivatives), 24 us for [24,576 x 1,024] at the 4.27 TB/s of a copy.
@@ -51,7 +51,7 @@ struct Matrix {
   int64_t columns;
 };
 
-/// Weights of one launch, within the 4 KiB of a kernel's parameters: those of eight layers.
+/// Weights of one launch, within the 4 KiB of a kernel's parameters: as many as eight layers have.
 constexpr int kMostWeights = 32;
 
 /// Matrices of one launch, whose tiles follow each other. kMost: a power of two.

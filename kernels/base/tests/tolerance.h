@@ -158,9 +158,9 @@ constexpr double kFp8GradientNorm = 0.18;
 // The loss moves by the error of the logits, 10 % of values of a standard deviation near 1, times
 // their gradient, over some masked tokens.
 constexpr double kFp8ModelLoss = 0.02;
-// The decoder alone, compared with one in io behind the same encoder: 2 roundings of e4m3 and 1 of
-// e5m2 give 6.5 % of the norm. Twice that error is a cosine of 0.9917. Of the loss, as above, with
-// logits that are 3.7 % off.
+// The decoder alone, compared with a decoder in io after the same encoder: 2 roundings of e4m3 and
+// 1 of e5m2 give 6.5 % of the norm. Twice that error is a cosine of 0.9917. Of the loss, as above,
+// with logits that are 3.7 % off.
 constexpr double kFp8DecoderCosine = 0.9917;
 constexpr double kFp8DecoderNorm = 0.065;
 constexpr double kFp8DecoderLoss = 0.0075;
