@@ -33,7 +33,8 @@ if [[ ${1:-} == --wheel ]]; then
 else
   rm -rf build/wheels
   if [[ ${1:-} == --sdist ]]; then
-    "$venv/bin/python" -m build --sdist --no-isolation -o build/wheels "$source"
+    # Python 3.11 or older adds a setuptools to $venv that is too old for PyTorch 2.15; the build uses none.
+    "$venv/bin/python" -m build --sdist --no-isolation --skip-dependency-check -o build/wheels "$source"
     source=$(echo build/wheels/*.tar.gz)
     shift
   fi
