@@ -24,8 +24,8 @@ BERTHA_HOST_DEVICE inline int scale_exponent(float amax, DType format) {
   return fits < -100 ? -100 : fits > 100 ? 100 : fits;
 }
 
-/// Scale of an e5m2 matrix of softmax gradients times `target`, no element of which is larger, and
-/// those of labels are often as large: it makes them 2^15, so that they are not all rounded the
+/// Scale of an e5m2 matrix of softmax gradients times `target`. No element is larger than target,
+/// and labels often have as large ones: this scale makes them 2^15, so that not all are rounded the
 /// same way. A bf16 number, as products with bf16 elements need.
 BERTHA_HOST_DEVICE inline float softmax_gradient_scale(float target) {
   const float scale = 32768.0f / target;

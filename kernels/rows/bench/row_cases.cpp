@@ -215,7 +215,7 @@ std::vector<RowCase> make_row_cases(const RowSweep& sweep) {
 
 std::vector<RowCase> make_channel_cases(int64_t images) {
   using Layer = std::pair<int64_t, int64_t>;  // channels and side
-  // Of an InsightFace network, and of ResNet-50.
+  // The layers of an InsightFace network, and of ResNet-50.
   constexpr Layer kLayers[] = {{64, 112}, {64, 56}, {128, 28}, {256, 14}, {512, 7}};
   constexpr Layer kResNetSums[] = {{256, 56}, {512, 28}, {1024, 14}, {2048, 7}};
   std::vector<RowCase> cases;

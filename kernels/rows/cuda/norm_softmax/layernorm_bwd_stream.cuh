@@ -31,8 +31,7 @@ namespace bertha {
 inline constexpr int kStreamStages = 6;
 inline constexpr int kFewStreamStages = 5;
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kMostStreamThreads =
-    288;  // where fewer blocks have a row then; less registers
+inline constexpr int kMostStreamThreads = 288;  // if fewer blocks then share a row
 inline constexpr int kMostStreamCluster = 8;
 inline constexpr int64_t kMostStreamBytes = 227 * 1024;  // of an SM
 

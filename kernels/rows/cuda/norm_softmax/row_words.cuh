@@ -176,7 +176,7 @@ __device__ __forceinline__ Vec<T, kVecSize> load_columns(const T* from, int colu
   return vec;
 }
 
-/// gamma or beta at whole vectors, or at those of a row in words; `otherwise` if there is none.
+/// gamma or beta at the columns of a vector, whole or of a row in words; without data `otherwise`.
 template <bool kInWords, class T>
 __device__ __forceinline__ Vec<T, kVecSize> load_part(const T* from, int column, int columns,
                                                       float otherwise) {
