@@ -5,9 +5,9 @@ usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
        check_style.py --self-test    plants one violation of each rule and expects its report
 
 Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
-at column 100; a file begins with at most 30 lines of comment; no commit hash in sources and READMEs
-(kernels/measured/ has them); `folder/file` in a README exists, perhaps with an ending, and so does
-what a link or picture names. Files that other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
+at column 100; a file begins with at most 30 lines of comment, and a README has at most 150 lines; no
+commit hash in sources and READMEs (kernels/measured/ has them); `folder/file` in a README exists,
+perhaps with an ending, and so does what a link or picture names. Files that other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
 """
 
 import pathlib
@@ -25,6 +25,7 @@ TEXT = CODE + (".py", ".sh", ".sub", ".cmake", ".yaml", ".yml", ".md", ".in", ""
 EXEMPT = ("tests/golden/", "kernels/rows/tests/golden/", "tests/fuzz/corpus/", "tests/architecture/check_style.py")
 MEASURED = ("kernels/measured/", "kernels/rows/measured/")
 MOST_HEADER_LINES = 30
+MOST_README_LINES = 150
 MOST_COLUMNS = 100
 FORMAT_MAJOR = 14
 
@@ -73,11 +74,14 @@ class Checker:
             text = (self.root / path).read_text(encoding="utf-8")
             if path.endswith(CODE):
                 code.append(path)
-                lines = header_lines(text)
-                if lines > MOST_HEADER_LINES:
-                    self.report(path, lines, "header",
-                                f"{lines} lines of comment, want at most {MOST_HEADER_LINES}")
-            self.check_lines(path, text.splitlines())
+                count = header_lines(text)
+                if count > MOST_HEADER_LINES:
+                    self.report(path, count, "header",
+                                f"{count} lines of comment, want at most {MOST_HEADER_LINES}")
+            lines = text.splitlines()
+            if path.endswith("README.md") and len(lines) > MOST_README_LINES:
+                self.report(path, len(lines), "length", f"{len(lines)} lines, want at most {MOST_README_LINES}")
+            self.check_lines(path, lines)
         self.check_format(code)
         return self.found
 
@@ -152,6 +156,7 @@ PLANTED = [
     ("width", "kernels/b.cu", "// " + "w" * MOST_COLUMNS + "\n"),
     ("path", "README.md", "`kernels/gone.h`\n"),
     ("link", "kernels/measured/a.md", "![a](a.svg)\n"),
+    ("length", "README.md", "\n" * MOST_README_LINES),
     ("header", "kernels/c.cuh", "#pragma once\n" + "// why\n" * (MOST_HEADER_LINES + 1)),
 ]
 
