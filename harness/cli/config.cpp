@@ -103,7 +103,7 @@ void add_check(CLI::App& config, Chosen& chosen) {
             1 << 20);
   set_action(check, chosen, [&check, ranks](CommandContext&) {
     const LoadedConfig loaded = load_from_options(check, std::max(*ranks, 1));
-    check_config(loaded.config, *ranks);
+    check_config(loaded, *ranks);
     check_initial_weights(loaded.config);
     const auto given = std::ranges::count_if(
         loaded.origins, [](const auto& one) { return one.second != kDefaultOrigin; });

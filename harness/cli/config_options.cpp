@@ -108,7 +108,7 @@ Config checked_config(const CLI::App& command, int num_ranks, BatchRule rule) {
   const LoadedConfig loaded = load_from_options(command, num_ranks);
   const Config& config = loaded.config;
   const bool trains = rule == BatchRule::kDividesOverRanks;
-  check_config(config, trains ? num_ranks : 0);
+  check_config(loaded, trains ? num_ranks : 0);
   // The initial weights of a run may have been deleted by the time of its evaluation.
   const bool begins_there =
       trains || loaded.origins.at("checkpoint.init").starts_with("--checkpoint");

@@ -26,9 +26,9 @@ void add_data_dump_batches(CLI::App& data, Chosen& chosen) {
   add_flag(dump, "--weights", options->weights, "Also the initial weights");
   add_config_options(dump, ShortOptions::kNone);
   set_action(dump, chosen, [&dump, options](CommandContext&) {
-    const Config config = load_from_options(dump).config;
-    check_config(config, 1);
-    dump_batches(config, *options);
+    const LoadedConfig loaded = load_from_options(dump);
+    check_config(loaded, 1);
+    dump_batches(loaded.config, *options);
     std::cout << "written: " << options->folder << ", " << options->steps << " batch(es)\n";
     return 0;
   });

@@ -130,14 +130,13 @@ MissingInputs missing_inputs(const Config& config) {
 
 int run_plan_command(const CLI::App& command, const PlanOptions& options, CommandContext&) {
   const std::string& limit = options.gpu_memory;
-  PlanFacts facts{
-      .request = {.config = load_from_options(command, static_cast<int>(options.ranks)).config,
-                  .ranks = options.ranks},
-      .memory_limit = limit,
-      .memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
+  const LoadedConfig loaded = load_from_options(command, static_cast<int>(options.ranks));
+  check_config(loaded, static_cast<int>(options.ranks));
+  PlanFacts facts{.request = {.config = loaded.config, .ranks = options.ranks},
+                  .memory_limit = limit,
+                  .memory_limit_bytes = limit.empty() ? 0 : parse_bytes(limit)};
   PlanRequest& request = facts.request;
   const Config& config = request.config;
-  check_config(config, static_cast<int>(options.ranks));
   request.on_gpu = config.train.backend != ComputeBackend::kCpu || !limit.empty();
   request.ranks_per_node = options.ranks_per_node;
   if (request.on_gpu && request.ranks_per_node == 0) request.ranks_per_node = kGpusPerNode;

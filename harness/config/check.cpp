@@ -1,6 +1,7 @@
 #include "harness/config/check.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -208,9 +209,27 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
   }
 }
 
+/// "file:line:column: " of the first key in the sentence that was set; "" if none was.
+std::string place_of(const std::string& sentence,
+                     const std::map<std::string, std::string>& origins) {
+  constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  size_t first = std::string::npos;
+  std::string place;
+  for (const auto& [key, origin] : origins) {
+    const size_t at = sentence.find(key);
+    if (at >= first || origin == kDefaultOrigin) continue;
+    const size_t end = at + key.size();
+    if (sentence.find_first_of(kLetters, end) == end) continue;  // a longer key
+    first = at;
+    place = origin + ": ";
+  }
+  return place;
+}
+
 }  // namespace
 
-std::vector<std::string> contradictions(const Config& config, int world_size) {
+std::vector<std::string> contradictions(const LoadedConfig& loaded, int world_size) {
+  const Config& config = loaded.config;
   std::vector<std::string> errors;
   check_model(config.model, errors);
   check_data(config, errors);
@@ -223,11 +242,12 @@ std::vector<std::string> contradictions(const Config& config, int world_size) {
   check_length(config, errors);
   check_optimizer(config, errors);
   check_division(config, errors);
+  for (std::string& error : errors) error.insert(0, place_of(error, loaded.origins));
   return errors;
 }
 
-void check_config(const Config& config, int world_size) {
-  const std::vector<std::string> errors = contradictions(config, world_size);
+void check_config(const LoadedConfig& loaded, int world_size) {
+  const std::vector<std::string> errors = contradictions(loaded, world_size);
   if (errors.empty()) return;
   if (errors.size() == 1) fail(ExitCode::kUsage, errors.front());
   std::string text = concat(errors.size(), " contradictions in the configuration:");

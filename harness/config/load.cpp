@@ -382,7 +382,7 @@ void Loader::refuse_value(const std::string& where, const Key& key, const std::s
 // If every error concerns a single key or value, the remaining keys are checked too.
 void Loader::report_contradictions() {
   if (errors_.size() != refused_.size()) return;
-  for (const std::string& contradiction : contradictions(loaded_.config, 0)) {
+  for (const std::string& contradiction : contradictions(loaded_, 0)) {
     const bool of_refused = std::ranges::any_of(refused_, [&](const std::string& key) {
       return contradiction.find(key) != std::string::npos;
     });

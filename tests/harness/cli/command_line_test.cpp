@@ -85,10 +85,11 @@ TEST(CommandLine, MistakesEndWithCodeTwoAndOneSentence) {
        "--max-steps none: train.max_steps: found \"none\", want an integer (64k and 1.5M are fine "
        "too)"},
       {"plan --set model.heads=3",
-       "model.heads = 3 does not divide model.hidden = 1024; choose a divisor of model.hidden"},
+       "--set model.heads=3: model.heads = 3 does not divide model.hidden = 1024; choose a divisor "
+       "of model.hidden"},
       {"config check --global-batch 7 --ranks 2",
-       "train.global_batch_seqs = 7 is not divisible by 2 ranks x train.accumulation_steps = 1 "
-       "(2); choose 8"},
+       "--global-batch 7: train.global_batch_seqs = 7 is not divisible by 2 ranks x "
+       "train.accumulation_steps = 1 (2); choose 8"},
       {"data convert a -o b --layout fxed",
        "data convert: --layout: found \"fxed\", want variable|fixed; see bertha data convert "
        "--help"},

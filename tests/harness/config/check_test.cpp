@@ -9,13 +9,14 @@
 #include "kernels/base/tests/matchers.h"
 #include "tests/support/load_settings.h"
 #include "tests/support/source_dir.h"
+#include "tests/support/temp_folder.h"
 
 namespace bertha {
 namespace {
 
 std::string contradiction(const std::vector<std::string>& overrides, int world_size = 1) {
-  return error_of([&] { check_config(test::load_settings({}, overrides).config, world_size); },
-                  ExitCode::kUsage);
+  const LoadedConfig loaded{.config = test::load_settings({}, overrides).config, .origins = {}};
+  return error_of([&] { check_config(loaded, world_size); }, ExitCode::kUsage);
 }
 
 TEST(CheckConfig, DefaultsFitEightRanks) {
@@ -215,15 +216,34 @@ TEST(CheckConfig, ReportsAllContradictionsAtOnce) {
       "train.accumulation_steps = 1 (2); choose 10");
 }
 
+TEST(CheckConfig, AContradictionBeginsWithThePlaceOfItsFirstKeyThatWasSet) {
+  const TempFolder folder;
+  const std::string file = folder.write("my.yaml", "model:\n  hidden: 768\n  heads: 10\n");
+  const auto errors = [&](const std::vector<std::string>& settings) {
+    return contradictions(test::load_settings({file}, settings), 1);
+  };
+  EXPECT_THAT(errors({}), ElementsAre(file + ":3:3: model.heads = 10 does not divide model.hidden "
+                                             "= 768; choose a divisor of model.hidden"));
+  EXPECT_THAT(errors({"model.heads=7"}),
+              ElementsAre(StartsWith("--set model.heads=7: model.heads = 7 does not")));
+  // The other key of the sentence keeps its default.
+  EXPECT_THAT(contradictions(test::load_settings({}, {"model.hidden=1000"}), 1),
+              ElementsAre(StartsWith("--set model.hidden=1000: model.heads = 16 does not")));
+  // The beginning of a name is another key.
+  LoadedConfig loaded{.config = {}, .origins = {{"model.head", "here"}}};
+  loaded.config.model.heads = 3;
+  EXPECT_THAT(contradictions(loaded, 1), ElementsAre(StartsWith("model.heads = 3 does not")));
+}
+
 TEST(ShippedConfigs, AllLoadAndFitTheirRanks) {
   const std::filesystem::path folder = std::filesystem::path(kSourceDir) / "configs";
   int64_t found = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".yaml") continue;
     ++found;
-    const Config config = test::load_settings({entry.path().string()}).config;
+    const LoadedConfig loaded = test::load_settings({entry.path().string()});
     const bool eight = entry.path().filename().string().find("8gpu") != std::string::npos;
-    EXPECT_NO_THROW(check_config(config, eight ? 8 : 2)) << entry.path();
+    EXPECT_NO_THROW(check_config(loaded, eight ? 8 : 2)) << entry.path();
   }
   EXPECT_GE(found, 8);
 }

@@ -333,11 +333,11 @@ TEST(LoadConfig, ReportsAllErrorsAtOnce) {
 
 TEST(LoadConfig, AWrongValueHidesNoContradictionOfOtherKeys) {
   const TempFolder folder;
-  EXPECT_EQ(
-      error_of(folder, {}, {"train.seed=-1", "model.heads=7"}),
-      "2 errors in the configuration:\n"
-      "  --set train.seed=-1: train.seed: found -1, want 0 or more\n"
-      "  model.heads = 7 does not divide model.hidden = 1024; choose a divisor of model.hidden");
+  EXPECT_EQ(error_of(folder, {}, {"train.seed=-1", "model.heads=7"}),
+            "2 errors in the configuration:\n"
+            "  --set train.seed=-1: train.seed: found -1, want 0 or more\n"
+            "  --set model.heads=7: model.heads = 7 does not divide model.hidden = 1024; choose a "
+            "divisor of model.hidden");
   // What the value was meant to be is not known.
   EXPECT_THAT(error_of(folder, {}, {"model.hidden=many", "model.heads=7"}),
               Not(HasSubstr("does not divide")));
@@ -347,11 +347,11 @@ TEST(LoadConfig, AWrongValueHidesNoContradictionOfOtherKeys) {
 
 TEST(LoadConfig, AnUnknownKeyHidesNoContradictionOfOtherKeys) {
   const TempFolder folder;
-  EXPECT_EQ(
-      error_of(folder, {}, {"train.sede=1", "model.heads=7"}),
-      "2 errors in the configuration:\n"
-      "  --set train.sede=1: train.sede: unknown key; did you mean train.seed?\n"
-      "  model.heads = 7 does not divide model.hidden = 1024; choose a divisor of model.hidden");
+  EXPECT_EQ(error_of(folder, {}, {"train.sede=1", "model.heads=7"}),
+            "2 errors in the configuration:\n"
+            "  --set train.sede=1: train.sede: unknown key; did you mean train.seed?\n"
+            "  --set model.heads=7: model.heads = 7 does not divide model.hidden = 1024; choose a "
+            "divisor of model.hidden");
   // It may have been meant for any of them.
   EXPECT_THAT(error_of(folder, {}, {"zzzzzzzz=1", "model.heads=7"}),
               Not(HasSubstr("does not divide")));
