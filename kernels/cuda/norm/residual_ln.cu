@@ -15,7 +15,7 @@
 #include "kernels/base/cuda/operations.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/residual_ln.h"
-#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_team.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_bwd_team.cuh"
 
 namespace bertha {
 namespace {
@@ -186,10 +186,10 @@ void run_cuda(CudaContext& context, const ResidualLnBwd& args) {
         .keep_factor = dropout.keep_factor};
     if (rounds) {
       branch.dx_fp8 = sink_of(args.dx_fp8);
-      launch_layernorm_bwd_team<sizeof(T) == 2 ? Branch::kE5M2 : Branch::kIo>(context, norm, branch,
-                                                                              rows, columns, take);
+      launch_layer_norm_bwd_team<sizeof(T) == 2 ? Branch::kE5M2 : Branch::kIo>(
+          context, norm, branch, rows, columns, take);
     } else {
-      launch_layernorm_bwd_team<Branch::kIo>(context, norm, branch, rows, columns, take);
+      launch_layer_norm_bwd_team<Branch::kIo>(context, norm, branch, rows, columns, take);
     }
     finish_column_sums<T, 3>(context, partial, blocks, columns,
                              {{{elements<T>(args.dgamma), add},

@@ -3,7 +3,7 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 
 namespace bertha {
 
@@ -34,7 +34,7 @@ inline constexpr int64_t kMostRegisterColumns = int64_t{kBlockThreads} * kBlockE
 
 template <class Norm, int N, bool kIsLanes>
 __global__ void __launch_bounds__(kIsLanes ? kLanesThreads : kBlockThreads, kIsLanes ? 2 : 1)
-    layernorm_bwd_registers_kernel(Norm p, int64_t rows, int64_t columns, int lanes_of_row) {
+    layer_norm_bwd_registers_kernel(Norm p, int64_t rows, int64_t columns, int lanes_of_row) {
   using T = typename Norm::HeldElement;
   using Number = Compute<T>;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
@@ -163,12 +163,12 @@ __global__ void __launch_bounds__(kIsLanes ? kLanesThreads : kBlockThreads, kIsL
 
 /// There is at least one row, of at most kMostRegisterColumns columns; with_vec_size chooses N.
 template <int N, class Norm, class TakePartial>
-void launch_layernorm_bwd_registers(const CudaContext& context, Norm p, int64_t rows,
-                                    int64_t columns, const TakePartial& take_partial) {
+void launch_layer_norm_bwd_registers(const CudaContext& context, Norm p, int64_t rows,
+                                     int64_t columns, const TakePartial& take_partial) {
   using T = typename Norm::HeldElement;
   const bool is_lanes = columns <= kThreadElements<T> * kWarpThreads;
-  const auto kernel = is_lanes ? &layernorm_bwd_registers_kernel<Norm, N, true>
-                               : &layernorm_bwd_registers_kernel<Norm, N, false>;
+  const auto kernel = is_lanes ? &layer_norm_bwd_registers_kernel<Norm, N, true>
+                               : &layer_norm_bwd_registers_kernel<Norm, N, false>;
   int lanes = 1;
   while (is_lanes && lanes * kThreadElements<T> < columns) lanes *= 2;
   const int64_t threads =

@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/cluster.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
@@ -22,7 +22,7 @@ namespace bertha {
 // shared memory of other SMs. A stage of the ring is free after the reduction of the second row
 // after its own.
 //
-// Teams of rows (layernorm_bwd_team.cuh) take 7 % longer at 4,096 columns, 30 % at 5,000, 28 % at
+// Teams of rows (layer_norm_bwd_team.cuh) take 7 % longer at 4,096 columns, 30 % at 5,000, 28 % at
 // 8,192.
 //
 // Bound by memory: 49,152 x 8,192 f16 take 586 us on an H200, 97 % of a copy of as many bytes
@@ -64,8 +64,8 @@ struct StreamExchange {
 
 template <class Norm, bool kInWords, bool kClusters, int kThreads>
 __global__ void __launch_bounds__(kThreads, 1)
-    layernorm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
-                                StreamPlan plan) {
+    layer_norm_bwd_stream_kernel(const __grid_constant__ Norm p, int64_t rows, int64_t columns,
+                                 StreamPlan plan) {
 #if __CUDA_ARCH__ == 900  // bulk copies and clusters; portable kernels are other ones
   using T = typename Norm::Element;
   constexpr int N = kVecSize;
@@ -277,8 +277,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 /// There is at least one row, and columns are is_streamed.
 template <bool kInWords, int kThreads = kStreamThreads, class Norm, class TakePartial>
-void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
-                                 const TakePartial& take_partial) {
+void launch_layer_norm_bwd_stream(const CudaContext& context, Norm p, int64_t rows, int64_t columns,
+                                  const TakePartial& take_partial) {
   using T = typename Norm::Element;
   const int64_t reach = columns + (kInWords ? kMostLead : 0);
   const auto blocks_of_row = [&](int64_t threads) {
@@ -289,12 +289,12 @@ void launch_layernorm_bwd_stream(const CudaContext& context, Norm p, int64_t row
   const int cluster = blocks_of_row(kThreads);
   if constexpr (kInWords && kThreads < kMostStreamThreads) {
     if (blocks_of_row(kMostStreamThreads) < cluster) {
-      return launch_layernorm_bwd_stream<true, kMostStreamThreads>(context, p, rows, columns,
-                                                                   take_partial);
+      return launch_layer_norm_bwd_stream<true, kMostStreamThreads>(context, p, rows, columns,
+                                                                    take_partial);
     }
   }
-  auto* const kernel = cluster == 1 ? &layernorm_bwd_stream_kernel<Norm, kInWords, false, kThreads>
-                                    : &layernorm_bwd_stream_kernel<Norm, kInWords, true, kThreads>;
+  auto* const kernel = cluster == 1 ? &layer_norm_bwd_stream_kernel<Norm, kInWords, false, kThreads>
+                                    : &layer_norm_bwd_stream_kernel<Norm, kInWords, true, kThreads>;
   const int64_t vecs = (reach + kVecSize - 1) / kVecSize;
   StreamPlan plan{.cluster = cluster,
                   .part = static_cast<int>((vecs + cluster - 1) / cluster * kVecSize),

@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/fp8.cuh"
 #include "kernels/base/cuda/row_norm.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 
 namespace bertha {
 
@@ -15,7 +15,7 @@ namespace bertha {
 // and a thread keeps the column sums of dgamma, dbeta and the bias in registers; a second kernel
 // adds the sums of the blocks up. Loads have matrices; their `values` are applied in both passes.
 //
-// Registers (layernorm_bwd_registers.cuh) take 15 % longer at 256 columns, 38 % at 512, 25 % at
+// Registers (layer_norm_bwd_registers.cuh) take 15 % longer at 256 columns, 38 % at 512, 25 % at
 // 1,024, 2 % at 2,048.
 //
 // Bound by memory: with dropout 24,576 x 1,024 bf16 take 59.6 us on an H200, where a copy of as
@@ -47,8 +47,8 @@ enum class Branch : uint8_t { kNone, kIo, kE5M2 };
 /// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with a branch dbias.
 template <class Shape, class Norm, Branch kBranch>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    layernorm_bwd_team_kernel(Norm p, DropoutBranch<typename Shape::Element> branch, int64_t rows,
-                              int64_t columns) {
+    layer_norm_bwd_team_kernel(Norm p, DropoutBranch<typename Shape::Element> branch, int64_t rows,
+                               int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
   constexpr bool kHasDropout = kBranch != Branch::kNone;
@@ -134,13 +134,13 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
 
 /// take_partial(blocks) allocates the sums of as many blocks, of none without rows.
 template <Branch kBranch, class Norm, class TakePartial>
-void launch_layernorm_bwd_team(const CudaContext& context, Norm p,
-                               const DropoutBranch<typename Norm::Element>& branch, int64_t rows,
-                               int64_t columns, const TakePartial& take_partial) {
+void launch_layer_norm_bwd_team(const CudaContext& context, Norm p,
+                                const DropoutBranch<typename Norm::Element>& branch, int64_t rows,
+                                int64_t columns, const TakePartial& take_partial) {
   using T = typename Norm::Element;
   dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(columns, [&](auto shape) {
     using Shape = decltype(shape);
-    const auto kernel = &layernorm_bwd_team_kernel<Shape, Norm, kBranch>;
+    const auto kernel = &layer_norm_bwd_team_kernel<Shape, Norm, kBranch>;
     const int bytes =
         ring_bytes<Shape, 2>(team_backward_stages<T>(context.device.has_sm90a_code()), columns);
     const unsigned blocks =

@@ -3,13 +3,13 @@
 #include <type_traits>
 
 #include "kernels/base/arguments.h"
-#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_registers.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_stream.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_bwd_team.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_fwd_block_per_row.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_fwd_persistent.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_fwd_warp_per_row.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_generic.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_bwd_registers.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_bwd_stream.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_bwd_team.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_fwd_block_per_row.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_fwd_persistent.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_fwd_warp_per_row.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_generic.cuh"
 
 namespace bertha {
 
@@ -27,19 +27,19 @@ bool run_vector_forward(CudaContext& context, const NormForward<Load, Store, Par
   const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
   const bool has_clusters = context.kernels == KernelSet::kSm90a;
   if (reach <= kMostWarpRowColumns<kForm>) {
-    launch_layernorm_fwd_warp_per_row<kForm>(context, norm, rows, columns);
+    launch_layer_norm_fwd_warp_per_row<kForm>(context, norm, rows, columns);
     return true;
   }
   if constexpr (kHasMatrix<Load> && sizeof(typename Load::Element) == 2 &&
                 kForm != RowForm::kResidual) {
     constexpr int64_t kMostInBlock = kForm == RowForm::kInWords ? 0 : 16'384;
     if (has_clusters && reach > kMostInBlock && reach <= kMostPersistentColumns) {
-      launch_layernorm_fwd_persistent<kForm>(context, norm, rows, columns);
+      launch_layer_norm_fwd_persistent<kForm>(context, norm, rows, columns);
       return true;
     }
   }
   if (reach > most_block_row_norm_columns<typename Load::Element>(has_clusters)) return false;
-  launch_layernorm_fwd_block_per_row<kForm>(context, norm, rows, columns);
+  launch_layer_norm_fwd_block_per_row<kForm>(context, norm, rows, columns);
   return true;
 }
 
@@ -126,13 +126,13 @@ void layer_norm_gradient_rows(CudaContext& context,
       if constexpr (kHasMatrix<LoadDy> && kHasMatrix<LoadX> && sizeof(T) <= 4) {
         if (of_rows == kVecSize &&
             is_streamed<T>(context, columns, sizeof(T) == 2 ? 4'096 : 4'104)) {
-          return launch_layernorm_bwd_stream<false>(context, norm, rows, columns, take);
+          return launch_layer_norm_bwd_stream<false>(context, norm, rows, columns, take);
         }
         if constexpr (sizeof(T) == 2) {
           if (columns >= kWarpColumns && columns <= kMostTeamColumns && norm.gamma != nullptr &&
               most == kVecSize) {
-            return launch_layernorm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{}, rows,
-                                                            columns, take);
+            return launch_layer_norm_bwd_team<Branch::kNone>(context, norm, DropoutBranch<T>{},
+                                                             rows, columns, take);
           }
         }
         if constexpr (kHasWords<LoadDy, Store> && kHasWords<LoadX, Store>) {
@@ -140,16 +140,16 @@ void layer_norm_gradient_rows(CudaContext& context,
           if (columns > kWarpColumns && share_words(norm.dy.matrix, norm.dx.matrix) &&
               share_words(norm.x.matrix, norm.dx.matrix) &&
               is_streamed<T>(context, columns + kMostLead, kWarpColumns)) {
-            return launch_layernorm_bwd_stream<true>(context, norm, rows, columns, take);
+            return launch_layer_norm_bwd_stream<true>(context, norm, rows, columns, take);
           }
         }
       }
       with_vec_size<T>(most, [&](auto vec_size) {
         constexpr int N = decltype(vec_size)::value;
         if (columns <= kMostRegisterColumns<typename Norm::HeldElement, N>) {
-          launch_layernorm_bwd_registers<N>(context, norm, rows, columns, take);
+          launch_layer_norm_bwd_registers<N>(context, norm, rows, columns, take);
         } else {
-          launch_layernorm_bwd_generic<N>(context, norm, rows, columns, take);
+          launch_layer_norm_bwd_generic<N>(context, norm, rows, columns, take);
         }
       });
     };

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/rows/cuda/norm_softmax/block_per_row.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 
 namespace bertha {
 
@@ -76,9 +76,9 @@ struct BlockRowNorm : OneInput<Load> {
 /// There is at least one row; columns are a multiple of 8 or, in words, any, at most
 /// most_block_row_norm_columns with the lead.
 template <RowForm kForm, class Load, class Store, class Parameter>
-void launch_layernorm_fwd_block_per_row(const CudaContext& context,
-                                        const NormForward<Load, Store, Parameter>& p, int64_t rows,
-                                        int64_t columns) {
+void launch_layer_norm_fwd_block_per_row(const CudaContext& context,
+                                         const NormForward<Load, Store, Parameter>& p, int64_t rows,
+                                         int64_t columns) {
   // Blocks of an SM for which registers suffice; with a residual or f32 they need more.
   constexpr bool kIsLarge = kForm == RowForm::kResidual || sizeof(Held<Load>) == 4;
   constexpr bool kInWords = kForm == RowForm::kInWords;

@@ -4,7 +4,7 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
@@ -42,8 +42,8 @@ __host__ __device__ constexpr int persistent_stage(int columns) {
 /// taken [period]: rows after the first ones, by the place in a word at which they begin; zero.
 template <class Norm, RowForm kForm, int kVecs>
 __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
-    layernorm_fwd_persistent_kernel(Norm p, int64_t rows, int columns, int period,
-                                    uint32_t* taken) {
+    layer_norm_fwd_persistent_kernel(Norm p, int64_t rows, int columns, int period,
+                                     uint32_t* taken) {
 #if __CUDA_ARCH__ == 900  // bulk copies; portable kernels are other ones
   using T = typename Norm::Element;
   using Parameter = std::remove_cvref_t<decltype(*p.gamma)>;
@@ -209,9 +209,9 @@ __global__ void __launch_bounds__(kPersistentThreads + kWarpThreads, 1)
 }
 
 template <RowForm kForm, int kVecs, class Norm>
-void launch_layernorm_persistent(CudaContext& context, const Norm& p, int64_t rows,
-                                 int64_t columns) {
-  const auto kernel = &layernorm_fwd_persistent_kernel<Norm, kForm, kVecs>;
+void launch_layer_norm_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                  int64_t columns) {
+  const auto kernel = &layer_norm_fwd_persistent_kernel<Norm, kForm, kVecs>;
   const int64_t period = kForm == RowForm::kInWords ? lead_period(columns) : 1;
   const int64_t reach = columns + (kForm == RowForm::kInWords ? kMostLead : 0);
   const unsigned threads =
@@ -232,14 +232,14 @@ void launch_layernorm_persistent(CudaContext& context, const Norm& p, int64_t ro
 /// There is at least one row; columns are a multiple of 8 above 16,384 or, in words, any above
 /// 1,273, at most kMostPersistentColumns with the lead.
 template <RowForm kForm, class Norm>
-void launch_layernorm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
-                                     int64_t columns) {
+void launch_layer_norm_fwd_persistent(CudaContext& context, const Norm& p, int64_t rows,
+                                      int64_t columns) {
   if constexpr (kForm == RowForm::kInWords) {
     if (columns + kMostLead <= kMostPersistentColumns / 2) {
-      return launch_layernorm_persistent<kForm, kPersistentVecs / 2>(context, p, rows, columns);
+      return launch_layer_norm_persistent<kForm, kPersistentVecs / 2>(context, p, rows, columns);
     }
   }
-  launch_layernorm_persistent<kForm, kPersistentVecs>(context, p, rows, columns);
+  launch_layer_norm_persistent<kForm, kPersistentVecs>(context, p, rows, columns);
 }
 
 }  // namespace bertha

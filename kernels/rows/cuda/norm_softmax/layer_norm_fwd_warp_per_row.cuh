@@ -3,7 +3,7 @@
 #include "kernels/base/cuda/block_reduce.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
 #include "kernels/base/cuda/vec.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 #include "kernels/rows/cuda/norm_softmax/row_words.cuh"
 
 namespace bertha {
@@ -34,7 +34,7 @@ inline constexpr int kWarpRowThreads = kForm != RowForm::kInWords ? 1 : (kVecs <
 
 template <class Norm, RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads>
 __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThreads)
-    layernorm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
+    layer_norm_fwd_warp_per_row_kernel(const __grid_constant__ Norm p, int64_t rows, int columns) {
   constexpr bool kHasResidual = kForm == RowForm::kResidual;
   constexpr bool kInWords = kForm == RowForm::kInWords;
   constexpr int kTeams = kThreads / kLanes;  // of lanes in a block, with a row at a time
@@ -175,10 +175,10 @@ __global__ void __launch_bounds__(kThreads, kWarpRowThreads<kForm, kVecs> / kThr
 }
 
 template <RowForm kForm, int kLanes, int kVecs, int kRows, int kThreads, class Norm>
-void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
-                            int64_t columns) {
+void launch_layer_norm_lanes(const CudaContext& context, const Norm& p, int64_t rows,
+                             int64_t columns) {
   auto* const kernel =
-      &layernorm_fwd_warp_per_row_kernel<Norm, kForm, kLanes, kVecs, kRows, kThreads>;
+      &layer_norm_fwd_warp_per_row_kernel<Norm, kForm, kLanes, kVecs, kRows, kThreads>;
   const int64_t most =
       kForm == RowForm::kInWords ? resident_blocks(kernel, kThreads) * context.sm_count : INT32_MAX;
   launch_kernel(context.stream, kernel,
@@ -189,29 +189,29 @@ void launch_layernorm_lanes(const CudaContext& context, const Norm& p, int64_t r
 /// There is at least one row, of at most kMostWarpRowColumns<kForm> columns with the lead; they are
 /// a multiple of 8, or 8 and more in words.
 template <RowForm kForm, class Norm>
-void launch_layernorm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
-                                       int64_t columns) {
+void launch_layer_norm_fwd_warp_per_row(const CudaContext& context, const Norm& p, int64_t rows,
+                                        int64_t columns) {
   constexpr bool kInWords = kForm == RowForm::kInWords;
   const int64_t vecs = (columns + (kInWords ? 2 * kMostLead : 0)) / kVecSize;
   if constexpr (kInWords) {
-    if (vecs > 128) return launch_layernorm_lanes<kForm, 32, 5, 1, 256>(context, p, rows, columns);
+    if (vecs > 128) return launch_layer_norm_lanes<kForm, 32, 5, 1, 256>(context, p, rows, columns);
   }
   if (vecs <= 4) {
-    launch_layernorm_lanes<kForm, 4, 1, 1, 256>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 4, 1, 1, 256>(context, p, rows, columns);
   } else if (vecs <= 8) {
-    launch_layernorm_lanes<kForm, 8, 1, 2, 128>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 8, 1, 2, 128>(context, p, rows, columns);
   } else if (vecs <= 16) {
-    launch_layernorm_lanes<kForm, 8, 2, 1, 128>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 8, 2, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 32) {
-    launch_layernorm_lanes<kForm, 16, 2, 1, 128>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 16, 2, 1, 128>(context, p, rows, columns);
   } else if (kInWords && vecs <= 48) {
-    launch_layernorm_lanes<kForm, 16, 3, 1, 128>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 16, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 64) {
-    launch_layernorm_lanes<kForm, 32, 2, 1, kInWords ? 256 : 128>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 32, 2, 1, kInWords ? 256 : 128>(context, p, rows, columns);
   } else if (kInWords && vecs <= 96) {
-    launch_layernorm_lanes<kForm, 32, 3, 1, 256>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 32, 3, 1, 256>(context, p, rows, columns);
   } else {
-    launch_layernorm_lanes<kForm, 32, 4, 1, kInWords ? 256 : 64>(context, p, rows, columns);
+    launch_layer_norm_lanes<kForm, 32, 4, 1, kInWords ? 256 : 64>(context, p, rows, columns);
   }
 }
 

@@ -1,13 +1,13 @@
 #pragma once
 
 #include "kernels/rows/cuda/norm_softmax/generic_rows.cuh"
-#include "kernels/rows/cuda/norm_softmax/layernorm_operands.cuh"
+#include "kernels/rows/cuda/norm_softmax/layer_norm_operands.cuh"
 
 namespace bertha {
 
 // LayerNorm on generic_rows.cuh: forward of what neither the warp-per-row nor the block-per-row
 // kernel takes (any width, f64 and misaligned f32); backward of rows wider than a
-// block of layernorm_bwd_registers.cuh holds, in two passes over memory: column sums, then dx.
+// block of layer_norm_bwd_registers.cuh holds, in two passes over memory: column sums, then dx.
 //
 // Forward reads memory once, up to 112,640 columns of 16 bits; 49,152 x 30,522 f16 take 3.3 ms on
 // an H200, PyTorch's eager kernel 6.0 (kernels/rows/measured/rows.md).
@@ -110,7 +110,7 @@ struct GenericNormBackward : TwoInputs<LoadDy, LoadX> {
 /// Runs before dx is written, which may be dy.
 template <class Norm, int N>
 __global__ void __launch_bounds__(kColumnThreads)
-    layernorm_column_sums_kernel(Norm p, int64_t rows, int64_t columns) {
+    layer_norm_column_sums_kernel(Norm p, int64_t rows, int64_t columns) {
   using Number = typename Norm::Number;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kColumnThreads + threadIdx.x) * N;
   if (column >= columns) return;
@@ -137,12 +137,12 @@ __global__ void __launch_bounds__(kColumnThreads)
 
 /// There is at least one row; with_vec_size chooses N.
 template <int N, class LoadDy, class LoadX, class Store, class Parameter, class TakePartial>
-void launch_layernorm_bwd_generic(const CudaContext& context,
-                                  NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,
-                                  int64_t columns, const TakePartial& take_partial) {
+void launch_layer_norm_bwd_generic(const CudaContext& context,
+                                   NormGradient<LoadDy, LoadX, Store, Parameter> p, int64_t rows,
+                                   int64_t columns, const TakePartial& take_partial) {
   const unsigned teams = blocks_for(rows, 16, context.sm_count);
   p.partial = take_partial(teams);
-  launch_kernel(context.stream, layernorm_column_sums_kernel<decltype(p), N>,
+  launch_kernel(context.stream, layer_norm_column_sums_kernel<decltype(p), N>,
                 {{blocks_for(columns, kColumnThreads * N), teams}, kColumnThreads}, p, rows,
                 columns);
   const GenericNormBackward<LoadDy, LoadX, Store, Parameter> norm{{p.dy, p.x}, p};
