@@ -12,6 +12,9 @@ shopt -u checkwinsize
 # No world-writable files, whatever the caller's umask.
 umask o-w
 
+# Or UCX, where MPI loads it, starts its debugger when the terminal is lost, and the run goes on.
+export UCX_DEBUG_SIGNO=${UCX_DEBUG_SIGNO-0}
+
 # If standard error has no reader any more, SIGPIPE ends only the subshell.
 tell() {  # sentence
   (echo "$(basename "$0"): $1" >&2) || true

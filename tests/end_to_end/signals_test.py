@@ -1,6 +1,7 @@
 """SIGTERM and SIGUSR1 stop all ranks at a step's end with the state saved."""
 
 import os
+import pathlib
 import signal
 import time
 
@@ -12,7 +13,7 @@ def has_mpi(process):
     """MPI has threads of its own; nothing of a run is there before it. A library of Debian 13 has one
     too while it is loaded, before the program takes signals."""
     try:
-        status = dict(line.split(":", 1) for line in open(f"/proc/{process}/status"))
+        status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
     except OSError:  # gone meanwhile
         return False
     takes_signals = int(status["SigCgt"], 16) >> signal.SIGTERM - 1 & 1
