@@ -12,7 +12,7 @@ shopt -u checkwinsize
 # No world-writable files, whatever the caller's umask.
 umask o-w
 
-# Or UCX, where MPI loads it, starts its debugger when the terminal is lost, and the run goes on.
+# If MPI loads UCX, it enters debug mode on SIGHUP by default, and a run whose terminal is lost would continue.
 export UCX_DEBUG_SIGNO=${UCX_DEBUG_SIGNO-0}
 
 # If standard error has no reader any more, SIGPIPE ends only the subshell.

@@ -1,7 +1,6 @@
 #include "harness/config/check.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -210,12 +209,11 @@ void check_division(const Config& config, std::vector<std::string>& errors) {
 }
 
 /// "file:line:column: " of the first key in the sentence that was set; "" if none was.
-std::string place_of(const std::string& sentence,
-                     const std::map<std::string, std::string>& origins) {
+std::string place_of(const std::string& sentence, const LoadedConfig& loaded) {
   constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
   size_t first = std::string::npos;
   std::string place;
-  for (const auto& [key, origin] : origins) {
+  for (const auto& [key, origin] : loaded.origins) {
     const size_t at = sentence.find(key);
     if (at >= first || origin == kDefaultOrigin) continue;
     const size_t end = at + key.size();
@@ -242,7 +240,7 @@ std::vector<std::string> contradictions(const LoadedConfig& loaded, int world_si
   check_length(config, errors);
   check_optimizer(config, errors);
   check_division(config, errors);
-  for (std::string& error : errors) error.insert(0, place_of(error, loaded.origins));
+  for (std::string& error : errors) error.insert(0, place_of(error, loaded));
   return errors;
 }
 

@@ -7,7 +7,8 @@ usage: check_style.py [--root DIR]   lists violations; exit 1 when there are any
 Rules: C++ and CUDA files are as clang-format 14 writes them (.clang-format), and their comments end
 at column 100; a file begins with at most 30 lines of comment, and a README has at most 150 lines; no
 commit hash in sources and READMEs (kernels/measured/ has them); `folder/file` in a README exists,
-perhaps with an ending, and so does what a link or picture names. Files that other programs wrote (tests/golden/) or that are no text (tests/fuzz/corpus/) are exempt.
+perhaps with an ending, and so does what a link or picture names. Files that other programs wrote
+(tests/golden/) or that are not text (tests/fuzz/corpus/) are exempt.
 """
 
 import pathlib
@@ -80,7 +81,8 @@ class Checker:
                                 f"{count} lines of comment, want at most {MOST_HEADER_LINES}")
             lines = text.splitlines()
             if path.endswith("README.md") and len(lines) > MOST_README_LINES:
-                self.report(path, len(lines), "length", f"{len(lines)} lines, want at most {MOST_README_LINES}")
+                self.report(path, len(lines), "length",
+                            f"{len(lines)} lines, want at most {MOST_README_LINES}")
             self.check_lines(path, lines)
         self.check_format(code)
         return self.found

@@ -13,9 +13,10 @@ def has_mpi(process):
     """MPI has threads of its own; nothing of a run is there before it. A library of Debian 13 has one
     too while it is loaded, before the program takes signals."""
     try:
-        status = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+        text = pathlib.Path(f"/proc/{process}/status").read_text()
     except OSError:  # gone meanwhile
         return False
+    status = dict(line.split(":", 1) for line in text.splitlines())
     takes_signals = int(status["SigCgt"], 16) >> signal.SIGTERM - 1 & 1
     return takes_signals and int(status["Threads"]) > 1
 

@@ -14,6 +14,7 @@
 namespace bertha {
 namespace {
 
+/// The sentences alone: without origins they have no place in front.
 std::string contradiction(const std::vector<std::string>& overrides, int world_size = 1) {
   const LoadedConfig loaded{.config = test::load_settings({}, overrides).config, .origins = {}};
   return error_of([&] { check_config(loaded, world_size); }, ExitCode::kUsage);
