@@ -21,8 +21,7 @@ namespace bertha {
 //   run(row)                   its passes, in terms of BlockPerRow
 //
 // Widths: from 1,025 columns to 8,192 (LayerNorm forward 16,384), on sm_90a in clusters to 131,072
-// (LayerNorm forward, and softmax that drops). Softmax forward with rows in registers of a
-// persistent grid takes 8 to 11 % longer.
+// (LayerNorm forward, and softmax that drops).
 //
 // Bound by memory: softmax of 49,152 x 4,096 f16 takes 200 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md).

@@ -19,8 +19,6 @@ namespace bertha {
 // a team lie a multiple of 8 apart, so that gamma and beta are moved to the columns of their words
 // once; the next row is loaded while one is worked on.
 //
-// A block per row takes twice as long at 256 columns, 24 % longer at 512, 3 % at 768.
-//
 // Bound by memory: 49,152 x 1,024 f16 take 54 us on an H200, 93 % of a copy of as many bytes; in
 // words x 1,001 take 66 us, 75 % (kernels/rows/measured/rows.md).
 
@@ -200,16 +198,20 @@ void launch_layer_norm_fwd_warp_per_row(const CudaContext& context, const Norm& 
     launch_layer_norm_lanes<kForm, 4, 1, 1, 256>(context, p, rows, columns);
   } else if (vecs <= 8) {
     launch_layer_norm_lanes<kForm, 8, 1, 2, 128>(context, p, rows, columns);
+  } else if (!kInWords && vecs <= 12) {
+    launch_layer_norm_lanes<kForm, 4, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 16) {
     launch_layer_norm_lanes<kForm, 8, 2, 1, 128>(context, p, rows, columns);
+  } else if (vecs <= 24) {
+    launch_layer_norm_lanes<kForm, 8, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 32) {
     launch_layer_norm_lanes<kForm, 16, 2, 1, 128>(context, p, rows, columns);
-  } else if (kInWords && vecs <= 48) {
+  } else if (vecs <= 48) {
     launch_layer_norm_lanes<kForm, 16, 3, 1, 128>(context, p, rows, columns);
   } else if (vecs <= 64) {
     launch_layer_norm_lanes<kForm, 32, 2, 1, kInWords ? 256 : 128>(context, p, rows, columns);
-  } else if (kInWords && vecs <= 96) {
-    launch_layer_norm_lanes<kForm, 32, 3, 1, 256>(context, p, rows, columns);
+  } else if (vecs <= 96) {
+    launch_layer_norm_lanes<kForm, 32, 3, 1, kInWords ? 256 : 128>(context, p, rows, columns);
   } else {
     launch_layer_norm_lanes<kForm, 32, 4, 1, kInWords ? 256 : 64>(context, p, rows, columns);
   }

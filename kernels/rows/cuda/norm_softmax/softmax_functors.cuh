@@ -48,11 +48,15 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
       return true;
     }
   }
-  if (reach <= 256) {
+  if (kInWords && reach <= 128) {
     launch_warp_per_row<4, 8, 1, 128, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 256) {
+    launch_warp_per_row<4, 8, 2, 128, kInWords>(context, operation, rows, columns);
+  } else if (reach <= 384) {
+    launch_warp_per_row<16, 8, 3, 128, kInWords>(context, operation, rows, columns);
   } else if (reach <= 512) {
     launch_warp_per_row<32, 8, 2, 128, kInWords>(context, operation, rows, columns);
-  } else if (reach <= 768 && kInWords) {
+  } else if (reach <= 768) {
     launch_warp_per_row<32, 8, 3, 128, kInWords>(context, operation, rows, columns);
   } else if (reach <= 1024) {
     launch_warp_per_row<32, 8, 4, 64, kInWords>(context, operation, rows, columns);
@@ -84,8 +88,9 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   }
   // Single elements, unless words with a lead fill three quarters of the lanes that they need.
   const uint64_t reach = columns + kMostLead;
-  const bool is_narrow =
-      columns % 2 != 0 && columns > 16 && columns <= 288 && 4 * reach <= 3 * std::bit_ceil(reach);
+  constexpr int kMostNarrow = !Operation::kInWords ? 288 : Operation::kInputs == 1 ? 128 : 160;
+  const bool is_narrow = columns % 2 != 0 && columns > 16 && columns <= kMostNarrow &&
+                         4 * reach <= 3 * std::bit_ceil(reach);
   if (most_elements >= 4 && columns <= 512) {
     launch_warp_per_row<4, 4, 4>(context, operation, rows, columns);
     return true;

@@ -21,9 +21,7 @@ namespace bertha {
 // offsets cost a fifth of the time. Operations are as in block_per_row.cuh, with TmaRow as the row.
 //
 // Widths: from 8,193 columns, in clusters where an SM would have one row of one input or none of
-// two; rows that begin anywhere in blocks of 64 threads, forward from 1,281 and backward
-// from 762. Registers take 23 % longer forward at 16,384, 33 % at 30,522, 30 % at 8,191; backward
-// up to 8 % at 777 and 1,001. One block per row of 65,536 columns takes 21 % longer than a cluster.
+// two; rows that begin anywhere in blocks of 64 threads, forward from 1,281 and backward from 762.
 //
 // Bound by memory: softmax of 49,152 x 30,522 f16 takes 1,462 us on an H200, 97 % of a copy
 // (kernels/rows/measured/rows.md).

@@ -9,13 +9,11 @@ namespace bertha {
 // known when the kernel is compiled; the grid is one-shot. Operations are as in block_per_row.cuh,
 // with WarpPerRow as the row.
 //
-// Widths: up to 1,024 columns, 1,273 that begin anywhere. A block per row takes 20 to 30 % longer
-// forward at 520, at most 6 % from 776 on, and as long backward. Single elements, for functors of
-// odd rows up to 544 columns: generic_rows.cuh takes 19 to 53 % longer in softmax forward; in
-// log-softmax between 11 % less and 30 % more.
+// Widths: up to 1,024 columns, 1,273 that begin anywhere; single elements, for narrow odd rows, and
+// functors of odd rows up to 544 columns.
 //
 // Bound by memory: softmax of 49,152 x 1,024 f16 takes 53 us on an H200, 98 % of a copy
-// (kernels/rows/measured/rows.md).
+// (kernels/rows/measured/rows.md, with the neighbours at each boundary).
 
 /// A row of at most kLanes * kVecCount * N columns, a multiple of N; with kInWords, of any number
 /// up to kMostLead fewer.

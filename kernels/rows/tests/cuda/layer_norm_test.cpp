@@ -15,8 +15,8 @@ namespace {
 
 constexpr float kEpsilon = 0.0625f;
 constexpr std::pair<int64_t, int64_t> kShapes[] = {
-    {0, 5},    {1, 1},    {7, 3},     {511, 33}, {33, 40},  {67, 1024}, {5, 1023},
-    {13, 768}, {19, 256}, {300, 100}, {3, 4104}, {2, 8200}, {2, 9001}};
+    {0, 5},    {1, 1},     {7, 3},   {511, 33}, {33, 40}, {67, 1024}, {5, 1023}, {13, 768},
+    {19, 256}, {300, 100}, {37, 96}, {21, 184}, {9, 320}, {3, 4104},  {2, 8200}, {2, 9001}};
 
 /// Parameters of x's dtype, and f32 next to 16 bits.
 std::vector<std::pair<DType, DType>> io_and_parameter_types() {

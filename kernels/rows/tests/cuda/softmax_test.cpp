@@ -118,9 +118,9 @@ void expect_same_as_cpu(DType io, HostTensor<float> x, const Fusion& fusion, int
 
 TEST(GpuSoftmax, SmallShapesMatchTheCpu) {
   for (const DType io : kFloatingTypes) {
-    for (const int64_t columns :
-         {1,   2,   15,  17,  31,  32,  33,  41,  66,  77,  81,  100, 129, 159, 161, 191,
-          257, 258, 264, 287, 289, 319, 508, 513, 514, 543, 544, 545, 575, 577, 1025}) {
+    for (const int64_t columns : {1,   2,   15,  17,  31,  32,  33,  41,  66,  77,  81,  96,  100,
+                                  127, 129, 159, 161, 191, 200, 257, 258, 264, 287, 289, 319, 376,
+                                  377, 384, 508, 513, 514, 543, 544, 545, 575, 577, 640, 1025}) {
       for (const int64_t batch : {0, 1, 3}) {
         for (const Fusion& fusion : kFusions) {
           expect_same_as_cpu(io, random_tensor({batch, 2, 3, columns}, 1), fusion);
