@@ -163,6 +163,28 @@ TEST_F(CudaLinearFp8, ForwardMatchesTheReference) {
   }
 }
 
+// More tiles than a few for each SM, for which other algorithms are taken, and not of whole tiles.
+TEST_F(CudaLinearFp8, ManyTilesGiveExactSums) {
+  const auto make_whole = [](HostTensor<float>& values) {
+    for (float& value : values.values) value = std::round(0.75f * value);
+  };
+  Fp8Case c({5'392, 1'024, 2'048});
+  for (HostTensor<float>* values : {&c.x, &c.weight, &c.dy}) make_whole(*values);
+  HostTensor<float> bias = random_tensor({c.shape.outputs}, 3);
+  make_whole(bias);
+  const auto y_of = [&](const TestBackend& backend, DType io) {
+    return forward(backend, c, io, &bias, Activation::kNone).y;
+  };
+  EXPECT_EQ(y_of(gpu(), DType::kBF16).values,
+            rounded_to(DType::kBF16, y_of(cpu(), DType::kF32)).values);
+  const HostTensor<float> before = garbage_tensor({c.shape.rows, c.shape.inputs});
+  const auto dx_of = [&](const TestBackend& backend, DType io) {
+    return data_gradient(backend, c, io, before, before, Activation::kNone, Accumulate::kNo).dx;
+  };
+  EXPECT_EQ(dx_of(gpu(), DType::kBF16).values,
+            rounded_to(DType::kBF16, dx_of(cpu(), DType::kF32)).values);
+}
+
 TEST_F(CudaLinearFp8, DataGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType gradient : kGradients) {

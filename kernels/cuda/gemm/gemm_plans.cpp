@@ -1,11 +1,13 @@
 #include "kernels/cuda/gemm/gemm_plans.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
 
 #include "kernels/base/cuda/cuda_check.h"
 #include "kernels/base/cuda/handles.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/log.h"
 
 namespace bertha {
@@ -18,6 +20,21 @@ constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
 // many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
+// fp8 GEMMs with sums of at most so many products, and with at least so many tiles of 128 x 128 for
+// each SM, take tiles of 128 rows: they leave registers for two consumers that take tiles in turns,
+// so that one stores while the other multiplies. The library's first choice is larger tiles
+// (kernels/measured/gemm.md).
+constexpr int64_t kLongestSum = 3072;
+constexpr int64_t kFewestTiles = 5;
+constexpr int64_t kTileRows = 128;
+struct Tile {
+  int64_t columns;
+  uint32_t id;
+};
+constexpr Tile kTiles[] = {
+    {168, CUBLASLT_MATMUL_TILE_128x168}, {160, CUBLASLT_MATMUL_TILE_128x160},
+    {152, CUBLASLT_MATMUL_TILE_128x152}, {144, CUBLASLT_MATMUL_TILE_128x144},
+    {136, CUBLASLT_MATMUL_TILE_128x136}, {128, CUBLASLT_MATMUL_TILE_128x128}};
 
 cudaDataType_t data_type(DType dtype) {
   switch (dtype) {
@@ -76,6 +93,17 @@ cublasLtMatrixLayout_t make_layout(DType dtype, int64_t rows, int64_t columns) {
 const void* address_aligned_to(int bytes) {
   return reinterpret_cast<const void*>(  // NOLINT(performance-no-int-to-ptr)
       static_cast<uintptr_t>(bytes));
+}
+
+bool has_square_tiles(const cublasLtMatmulAlgo_t& algorithm) {
+  uint32_t tile = CUBLASLT_MATMUL_TILE_UNDEFINED;
+  cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
+                                       sizeof(tile), nullptr);
+  return tile == CUBLASLT_MATMUL_TILE_128x128;
+}
+
+int64_t tiles_of_an_sm(const GemmPlan& plan, int64_t columns, int64_t sms) {
+  return ceil_div(ceil_div(plan.m, kTileRows) * ceil_div(plan.n, columns), sms);
 }
 
 bool is_nearby(int64_t rows, int64_t tuned_rows) {
@@ -139,6 +167,7 @@ GemmPlans::GemmPlans(const CudaContext& context)
     : device_(context.device),
       stream_(context.stream),
       workspace_(device_.allocate(kWorkspaceBytes)),
+      is_hopper_(context.kernels == KernelSet::kSm90a),
       origin_(origin_of(device_)),
       path_(chosen_options(context).gemm_plans_path),
       tune_on_first_use_(chosen_options(context).tune_gemms) {
@@ -165,6 +194,7 @@ std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
       heuristics(plan, tune_on_first_use_ ? kAllChoices : kFirstChoices);
   if (choices.empty()) return std::nullopt;
   plan.algorithm = choices.front();
+  take_tiles_in_turns(plan, choices);
   if (tune_on_first_use_) tune(plan, choices);
   return plan;
 }
@@ -183,6 +213,25 @@ const GemmAlgorithm* GemmPlans::nearest(const GemmKey& key) const {
     distance = away;
   }
   return best;
+}
+
+void GemmPlans::take_tiles_in_turns(GemmPlan& plan,
+                                    std::span<const cublasLtMatmulAlgo_t> choices) const {
+  const GemmKey& key = plan.key;
+  const int64_t sms = key.sm_count > 0 ? key.sm_count : device_.sm_count();
+  if (!is_hopper_ || !is_fp8(key.a_dtype) || key.kind == GemmKind::kWeightGradient ||
+      plan.k > kLongestSum || tiles_of_an_sm(plan, kTileRows, sms) < kFewestTiles) {
+    return;
+  }
+  const auto square = std::ranges::find_if(choices, has_square_tiles);
+  if (square == choices.end()) return;
+  const Tile& best = *std::ranges::min_element(kTiles, {}, [&](const Tile& tile) {
+    return tiles_of_an_sm(plan, tile.columns, sms) * tile.columns;  // columns of its SM
+  });
+  plan.algorithm = *square;
+  cublasLtMatmulAlgoConfigSetAttribute(&plan.algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &best.id,
+                                       sizeof(best.id));
+  if (!serves(plan)) plan.algorithm = *square;
 }
 
 bool GemmPlans::serves(const GemmPlan& plan) const {
