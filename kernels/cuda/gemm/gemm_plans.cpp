@@ -20,9 +20,9 @@ constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
 // many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
-// fp8 GEMMs with sums of at most so many products, and with at least so many tiles of 128 x 128 for
-// each SM, take tiles of 128 rows: they leave registers for two consumers that take tiles in turns,
-// so that one stores while the other multiplies. The library's first choice is larger tiles
+// fp8 GEMMs that sum at most kLongestSum products and give each SM at least kFewestTiles tiles of
+// 128 x 128 take tiles of 128 rows. These leave registers for two consumers that take tiles in
+// turns, so that one stores while the other multiplies; the library's first choice is larger tiles
 // (kernels/measured/gemm.md).
 constexpr int64_t kLongestSum = 3072;
 constexpr int64_t kFewestTiles = 5;

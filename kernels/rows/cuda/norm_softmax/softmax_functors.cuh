@@ -86,7 +86,7 @@ bool launch_softmax_rows(const CudaContext& context, const Operation& operation,
   if (most_elements == kVecSize) {
     return launch_softmax_vectors<false>(context, operation, rows, columns);
   }
-  // Single elements, unless words with a lead fill three quarters of the lanes that they need.
+  // Single elements in narrow rows, unless words with a lead fill three quarters of their lanes.
   const uint64_t reach = columns + kMostLead;
   constexpr int kMostNarrow = !Operation::kInWords ? 288 : Operation::kInputs == 1 ? 128 : 160;
   const bool is_narrow = columns % 2 != 0 && columns > 16 && columns <= kMostNarrow &&
