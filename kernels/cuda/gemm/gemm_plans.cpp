@@ -20,10 +20,9 @@ constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
 // many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
-// fp8 GEMMs that sum at most kLongestSum products and give each SM at least kFewestTiles tiles of
-// 128 x 128 take tiles of 128 rows. These leave registers for two consumers that take tiles in
-// turns, so that one stores while the other multiplies; the library's first choice is larger tiles
-// (kernels/measured/gemm.md).
+// fp8 GEMMs that sum at most kLongestSum products, and of whose 128 x 128 tiles an SM computes at
+// least kFewestTiles, use tiles of 128 rows. The library's first choice has larger tiles and is
+// slower (kernels/measured/gemm.md).
 constexpr int64_t kLongestSum = 3072;
 constexpr int64_t kFewestTiles = 5;
 constexpr int64_t kTileRows = 128;
@@ -102,7 +101,8 @@ bool has_square_tiles(const cublasLtMatmulAlgo_t& algorithm) {
   return tile == CUBLASLT_MATMUL_TILE_128x128;
 }
 
-int64_t tiles_of_an_sm(const GemmPlan& plan, int64_t columns, int64_t sms) {
+/// The most that any SM computes.
+int64_t tiles_per_sm(const GemmPlan& plan, int64_t columns, int64_t sms) {
   return ceil_div(ceil_div(plan.m, kTileRows) * ceil_div(plan.n, columns), sms);
 }
 
@@ -194,8 +194,11 @@ std::optional<GemmPlan> GemmPlans::make(const GemmKey& key) {
       heuristics(plan, tune_on_first_use_ ? kAllChoices : kFirstChoices);
   if (choices.empty()) return std::nullopt;
   plan.algorithm = choices.front();
-  take_tiles_in_turns(plan, choices);
-  if (tune_on_first_use_) tune(plan, choices);
+  if (tune_on_first_use_) {
+    tune(plan, choices);
+  } else {
+    choose_tiles(plan, choices);
+  }
   return plan;
 }
 
@@ -215,18 +218,17 @@ const GemmAlgorithm* GemmPlans::nearest(const GemmKey& key) const {
   return best;
 }
 
-void GemmPlans::take_tiles_in_turns(GemmPlan& plan,
-                                    std::span<const cublasLtMatmulAlgo_t> choices) const {
+void GemmPlans::choose_tiles(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const {
   const GemmKey& key = plan.key;
   const int64_t sms = key.sm_count > 0 ? key.sm_count : device_.sm_count();
   if (!is_hopper_ || !is_fp8(key.a_dtype) || key.kind == GemmKind::kWeightGradient ||
-      plan.k > kLongestSum || tiles_of_an_sm(plan, kTileRows, sms) < kFewestTiles) {
+      plan.k > kLongestSum || tiles_per_sm(plan, kTileRows, sms) < kFewestTiles) {
     return;
   }
   const auto square = std::ranges::find_if(choices, has_square_tiles);
   if (square == choices.end()) return;
   const Tile& best = *std::ranges::min_element(kTiles, {}, [&](const Tile& tile) {
-    return tiles_of_an_sm(plan, tile.columns, sms) * tile.columns;  // columns of its SM
+    return tiles_per_sm(plan, tile.columns, sms) * tile.columns;
   });
   plan.algorithm = *square;
   cublasLtMatmulAlgoConfigSetAttribute(&plan.algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &best.id,

@@ -67,9 +67,9 @@ struct GemmOperands {
 /// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
 ///           rows within a quarter (rows change a little from step to step, the best algorithm
 ///           hardly does), else, with options.tune_gemms, a tuned one, else the first of the
-///           library's heuristics, or for large fp8 GEMMs one whose consumers take tiles in turns.
-///           Without tune_gemms it does not depend on which keys came before, so that a run that
-///           resumes from a checkpoint chooses the same.
+///           library's heuristics, or for large fp8 GEMMs one with tiles of 128 rows. Without
+///           tune_gemms it does not depend on which keys came before, so that a run that resumes
+///           from a checkpoint chooses the same.
 /// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
 ///           0.3 ms if the heuristics are called.
 /// Waits     only while tuning.
@@ -88,8 +88,9 @@ class GemmPlans {
  private:
   std::optional<GemmPlan> make(const GemmKey& key);
   const GemmAlgorithm* nearest(const GemmKey& key) const;
-  /// Where it helps, replaces the plan's algorithm.
-  void take_tiles_in_turns(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const;
+  /// For large fp8 GEMMs, replaces the plan's algorithm with one that has tiles of 128 rows, of the
+  /// width for which the busiest SM computes the fewest columns.
+  void choose_tiles(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const;
   /// Whether the library runs the plan's algorithm in the workspace there is.
   bool serves(const GemmPlan& plan) const;
   /// Blocks: times the algorithms around these, and keeps the fastest correct one.

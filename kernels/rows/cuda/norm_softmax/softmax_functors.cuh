@@ -56,7 +56,7 @@ bool launch_softmax_vectors(const CudaContext& context, const Operation& operati
     launch_warp_per_row<16, 8, 3, 128, kInWords>(context, operation, rows, columns);
   } else if (reach <= 512) {
     launch_warp_per_row<32, 8, 2, 128, kInWords>(context, operation, rows, columns);
-  } else if (reach <= 768) {
+  } else if (reach <= 768 && kInWords) {
     launch_warp_per_row<32, 8, 3, 128, kInWords>(context, operation, rows, columns);
   } else if (reach <= 1024) {
     launch_warp_per_row<32, 8, 4, 64, kInWords>(context, operation, rows, columns);
