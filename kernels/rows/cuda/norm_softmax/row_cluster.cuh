@@ -20,9 +20,9 @@ struct RowCluster {
         mbarrier_init(shared_address(&barrier), 1);
         mbarrier_arrive_expect_tx(shared_address(&barrier), count * int{sizeof(float2)});
       }
-      fence_mbarrier_init();
+      fence_mbarrier_init();  // releases them; arriving with release would fence all memory
     }
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
   }
   __device__ __forceinline__ static void wait_for_all() {
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
