@@ -22,6 +22,7 @@ struct GradientScale;
 struct LambApply;
 struct LambMoments;
 struct LambPrepare;
+struct LambStep;
 struct LayerNormBwd;
 struct LayerNormFwd;
 struct LinearBwdData;
@@ -42,7 +43,7 @@ using Ops = OpSet<  //
     EmbeddingFwd, EmbeddingBwd, LinearFwd, LinearBwdData, LinearBwdWeight, ActivationBwd,
     AttentionFwd, AttentionBwd, ResidualLnFwd, ResidualLnBwd, LayerNormFwd, LayerNormBwd,
     GatherRows, ScatterAddRows, CrossEntropy, SumOfSquares, ClipFactor, ClipLocal, LambPrepare,
-    LambMoments, LambApply, AdamWStep, Cast, Fill, Quantize, QuantizeWeights, LinearFwdQuantize,
-    LinearBwdDataQuantize, UpdateScales, GradientScale>;
+    LambMoments, LambApply, LambStep, AdamWStep, Cast, Fill, Quantize, QuantizeWeights,
+    LinearFwdQuantize, LinearBwdDataQuantize, UpdateScales, GradientScale>;
 
 }  // namespace bertha

@@ -50,10 +50,8 @@ Optimizer::Optimizer(const OptimizerConfig& config, int64_t schedule_steps, cons
   if (is_sharded()) {
     for (const Bucket& bucket : plan_.buckets) bucket_segments_.push_back(segments_of(bucket));
   }
-  if (is_lamb()) {
-    update_ = take(DType::kF32, {shard_elements()});
-    norms_ = take(DType::kF64, {plan_.norm_rows, 2});
-  }
+  if (is_lamb()) norms_ = take(DType::kF64, {plan_.norm_rows, 2});
+  if (sums_norms()) update_ = take(DType::kF32, {shard_elements()});
   sum_of_squares_ = take(DType::kF64, {1});
   clip_factor_ = take(DType::kF32, {1});
   state_ = take(DType::kU8, {static_cast<int64_t>(sizeof(LambState))});
@@ -204,25 +202,38 @@ void Optimizer::advance_moments() {
                               .rules = moments_rules_});
 }
 
-/// The second part of LAMB's update, or all of AdamW's, for this rank's slice of a bucket.
+/// The second part of LAMB's update, or all of AdamW's or of LAMB's in a single shard, for this
+/// rank's slice of a bucket.
 void Optimizer::update_slice(const Bucket& bucket, std::span<const LambSegment> segments) {
-  if (is_lamb()) {
-    parts_.ops->run(LambApply{.weight = slice_of(master_, bucket),
-                              .model_weight = own_slot_of(weights_, bucket),
+  const View weight = slice_of(master_, bucket);
+  const View model_weight = own_slot_of(weights_, bucket);
+  if (sums_norms()) {
+    parts_.ops->run(LambApply{.weight = weight,
+                              .model_weight = model_weight,
                               .update = slice_of(update_, bucket),
                               .norms = norms_,
                               .state = state_,
                               .segments = segments});
-    return;
+  } else if (is_lamb()) {
+    parts_.ops->run(LambStep{.gradient = slice_of(gradient_shard_, bucket),
+                             .weight = weight,
+                             .model_weight = model_weight,
+                             .m = slice_of(m_, bucket),
+                             .v = slice_of(v_, bucket),
+                             .norms = norms_,
+                             .state = state_,
+                             .segments = segments,
+                             .rules = moments_rules_});
+  } else {
+    parts_.ops->run(AdamWStep{.gradient = slice_of(gradient_shard_, bucket),
+                              .weight = weight,
+                              .model_weight = model_weight,
+                              .m = slice_of(m_, bucket),
+                              .v = slice_of(v_, bucket),
+                              .state = state_,
+                              .segments = segments,
+                              .rules = moments_rules_});
   }
-  parts_.ops->run(AdamWStep{.gradient = slice_of(gradient_shard_, bucket),
-                            .weight = slice_of(master_, bucket),
-                            .model_weight = own_slot_of(weights_, bucket),
-                            .m = slice_of(m_, bucket),
-                            .v = slice_of(v_, bucket),
-                            .state = state_,
-                            .segments = segments,
-                            .rules = moments_rules_});
 }
 
 /// With shards, the weights of a bucket are gathered while the next ones are computed.
@@ -292,7 +303,7 @@ void Optimizer::reduce_gradients() {
 void Optimizer::update_weights() {
   parts_.ops->run(
       LambPrepare{.state = state_, .gradient_sum_of_squares = sum_of_squares_, .rules = rules_});
-  if (is_lamb()) {
+  if (sums_norms()) {
     advance_moments();
     sum_over_shards(norms_);
   }

@@ -69,7 +69,7 @@ class Optimizer {
   /// f64 [1]: of the reduced gradient, valid between the two halves. NaN makes the update be
   /// skipped.
   View gradient_sum_of_squares() const { return sum_of_squares_; }
-  void update_weights();  // prepare, for LAMB moments and norms over ranks; update, all-gather
+  void update_weights();  // prepare; update, with norms over shards for LAMB; all-gather
   /// Makes later work on the compute stream see updated weights [0, end_element).
   void await_weights(int64_t end_element) const;
   /// Replaces each i32 value by the maximum over all ranks, in the order of the compute stream.
@@ -92,6 +92,8 @@ class Optimizer {
   bool is_lamb() const { return config_.name == OptimizerName::kLamb; }
   /// A single shard is the flat buffer itself.
   bool is_sharded() const { return shard_count() > 1; }
+  /// Whether the update has two parts, with a sum of the tensors' norms over shards in between.
+  bool sums_norms() const { return is_lamb() && is_sharded(); }
   View take(DType dtype, std::initializer_list<int64_t> extents);
   View slice_of(const View& shard, const Bucket& bucket) const;
   /// This rank's part of a bucket in the flat buffer.
@@ -122,7 +124,7 @@ class Optimizer {
   View master_;                                            // f32 [N]
   View m_;                                                 // f32 [N]
   View v_;                                                 // f32 [N]
-  View update_;                                            // f32 [N]  LAMB only
+  View update_;                                            // f32 [N]  if sums_norms()
   View gradient_shard_;                                    // io [N]
   View norms_;                                             // f64 [X, 2]  LAMB only
   View sum_of_squares_;                                    // f64 [1]

@@ -78,7 +78,7 @@ std::vector<MemoryClass> memory_of(const PlanRequest& request, const ParamTable&
       {"activations and batches",
        activation_bytes_for(request.config.model, rows, request.io, request.fp8)},
   };
-  if (request.config.optimizer.name == OptimizerName::kLamb) {
+  if (request.config.optimizer.name == OptimizerName::kLamb && num_shards > 1) {
     memory.push_back({"update direction", shards.shard_elements * kBytesOfUpdate});
   }
   if (num_shards > 1) {  // a single shard is the flat buffers

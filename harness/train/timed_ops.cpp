@@ -78,6 +78,9 @@ OperationTime cost_of(const LambMoments& a) {
 OperationTime cost_of(const LambApply& a) {
   return moves(a, {a.weight, a.weight, a.model_weight, a.update});
 }
+OperationTime cost_of(const LambStep& a) {
+  return moves(a, {a.gradient, a.weight, a.weight, a.model_weight, a.m, a.m, a.v, a.v});
+}
 OperationTime cost_of(const AdamWStep& a) {
   return moves(a, {a.gradient, a.weight, a.weight, a.model_weight, a.m, a.m, a.v, a.v});
 }

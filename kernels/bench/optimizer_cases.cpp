@@ -100,6 +100,35 @@ void add_optimizer(const BenchModel& m, std::vector<OpCase>& cases) {
                                          .state = c["state"],
                                          .segments = spans(c.extent)});
                    }});
+  // Tensors of at most BERT-large's largest but the embeddings, so that most have fewer chunks than
+  // the GPU has blocks.
+  constexpr int64_t kTensorElements = int64_t{1} << 22;
+  std::vector<LambSegment> tensors(segments.begin(), segments.begin() + 2);
+  for (int64_t begin = checked; begin < n; begin += kTensorElements) {
+    tensors.push_back({.tensor = std::ssize(tensors),
+                       .begin = begin,
+                       .end = std::min(begin + kTensorElements, n)});
+  }
+  BenchTensor step_norms = norms;
+  step_norms.extents = {std::ssize(tensors), 2};
+  const auto step = [tensors](const OpCall& c) {
+    c.ops.run(LambStep{.gradient = c["gradient"],
+                       .weight = c["weight"],
+                       .model_weight = c["model_weight"],
+                       .m = c["m"],
+                       .v = c["v"],
+                       .norms = c["norms"],
+                       .state = c["state"],
+                       .segments = std::span(tensors).first(
+                           c.extent == Extent::kFull ? tensors.size() : size_t{2})});
+  };
+  cases.push_back({.operation = "lamb_step",
+                   .shape = shape,
+                   .tensors = {flat_io("gradient", 0.01, 1, false), flat("weight", 0.05, 2, true),
+                               flat_io("model_weight", 0, 1, true), flat("m", 0, 2, true),
+                               flat("v", 0, 2, true), step_norms, lamb_state()},
+                   .call = step,
+                   .prepare = step});
   const auto adamw = [spans](const OpCall& c) {
     c.ops.run(AdamWStep{.gradient = c["gradient"],
                         .weight = c["weight"],

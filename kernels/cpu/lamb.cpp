@@ -145,6 +145,27 @@ void run_cpu(WorkerPool& pool, const LambApply& args) {
 }
 
 template <>
+void run_cpu(WorkerPool& pool, const LambStep& args) {
+  std::vector<float> update(static_cast<size_t>(args.weight.elements()));
+  const View directions(update.data(), DType::kF32, {args.weight.elements()});
+  run_cpu(pool, LambMoments{.gradient = args.gradient,
+                            .weight = args.weight,
+                            .m = args.m,
+                            .v = args.v,
+                            .update = directions,
+                            .norms = args.norms,
+                            .state = args.state,
+                            .segments = args.segments,
+                            .rules = args.rules});
+  run_cpu(pool, LambApply{.weight = args.weight,
+                          .model_weight = args.model_weight,
+                          .update = directions,
+                          .norms = args.norms,
+                          .state = args.state,
+                          .segments = args.segments});
+}
+
+template <>
 void run_cpu(WorkerPool& pool, const AdamWStep& args) {
   require_f32("adamw_step", "gradient", args.gradient);
   const LambState& state = state_of(args.state);

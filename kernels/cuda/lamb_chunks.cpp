@@ -34,41 +34,59 @@ std::vector<LambChunk> make_lamb_chunks(std::span<const LambSegment> segments) {
   return chunks;
 }
 
-LambChunkTable LambChunkTables::table_of(std::span<const LambSegment> segments, int64_t tensors) {
+LambChunkTable LambChunkTables::table_of(std::span<const LambSegment> segments, int64_t tensors,
+                                         int64_t most_chunks) {
   for (const Entry& entry : entries_) {
-    if (entry.table.tensors == tensors && std::ranges::equal(entry.segments, segments)) {
+    if (entry.table.tensors == tensors && entry.most_chunks == most_chunks &&
+        std::ranges::equal(entry.segments, segments)) {
       return entry.table;
     }
   }
-  const std::vector<LambChunk> chunks = make_lamb_chunks(segments);
+  std::vector<LambChunk> chunks = make_lamb_chunks(segments);
   BERTHA_CHECK(tensors < std::numeric_limits<int32_t>::max() &&
                    chunks.size() < size_t{std::numeric_limits<int32_t>::max()},
                tensors, " tensors in ", chunks.size(), " chunks, want less than 2^31 of each");
-  Entry entry{.segments = {segments.begin(), segments.end()}, .table = {.tensors = tensors}};
-  upload(entry, chunks);
+  Entry entry{.segments = {segments.begin(), segments.end()},
+              .most_chunks = most_chunks,
+              .table = {.tensors = tensors}};
+  upload(entry, std::move(chunks));
   return entries_.emplace_back(std::move(entry)).table;
 }
 
-// One block of memory: chunks (whose size is a multiple of 8), first_chunk, arrivals.
-void LambChunkTables::upload(Entry& entry, const std::vector<LambChunk>& chunks) {
+// One block of memory: chunks and steps (whose sizes are multiples of 8), ranges, arrivals.
+void LambChunkTables::upload(Entry& entry, std::vector<LambChunk> chunks) {
   const auto tensors = static_cast<size_t>(entry.table.tensors);
-  std::vector<int32_t> first_chunk(tensors + 1);
-  for (const LambChunk& chunk : chunks) first_chunk[static_cast<size_t>(chunk.tensor) + 1] += 1;
-  for (size_t x = 0; x < tensors; ++x) first_chunk[x + 1] += first_chunk[x];
-  entry.memory = device_.allocate(static_cast<int64_t>(bytes_of(chunks) + bytes_of(first_chunk) +
-                                                       tensors * sizeof(uint32_t)));  // zeroed
-  char* memory = static_cast<char*>(entry.memory.data());
-  if (!chunks.empty()) {
-    BERTHA_CUDA_CHECK(
-        cudaMemcpyAsync(memory, chunks.data(), bytes_of(chunks), cudaMemcpyDefault, stream_));
+  std::vector<LambChunkRange> of_tensor(tensors);
+  const auto range_of = [&](const LambChunk& chunk) -> LambChunkRange& {
+    return of_tensor[static_cast<size_t>(chunk.tensor)];
+  };
+  for (const LambChunk& chunk : chunks) range_of(chunk).count += 1;
+  const auto others = std::ranges::stable_partition(
+      chunks, [&](const LambChunk& chunk) { return range_of(chunk).count > entry.most_chunks; });
+  for (size_t i = chunks.size(); i > 0; --i) {
+    range_of(chunks[i - 1]).first = static_cast<int32_t>(i - 1);
   }
-  BERTHA_CUDA_CHECK(cudaMemcpyAsync(memory + bytes_of(chunks), first_chunk.data(),
-                                    bytes_of(first_chunk), cudaMemcpyDefault, stream_));
-  entry.table.chunks = reinterpret_cast<const LambChunk*>(memory);
-  entry.table.first_chunk = reinterpret_cast<const int32_t*>(memory + bytes_of(chunks));
-  entry.table.arrivals =
-      reinterpret_cast<uint32_t*>(memory + bytes_of(chunks) + bytes_of(first_chunk));
-  entry.table.chunks_count = static_cast<int64_t>(chunks.size());
+
+  entry.table.chunks_count = std::ssize(chunks);
+  entry.table.large_count = others.begin() - chunks.begin();
+  const size_t step_bytes = tensors * sizeof(unsigned long long);
+  entry.memory = device_.allocate(static_cast<int64_t>(
+      bytes_of(chunks) + step_bytes + bytes_of(of_tensor) + tensors * sizeof(uint32_t)));  // zeroed
+  char* at = static_cast<char*>(entry.memory.data());
+  const auto copy = [&](const auto& values) {
+    if (values.empty()) return;
+    BERTHA_CUDA_CHECK(
+        cudaMemcpyAsync(at, values.data(), bytes_of(values), cudaMemcpyDefault, stream_));
+  };
+  copy(chunks);
+  entry.table.chunks = reinterpret_cast<const LambChunk*>(at);
+  at += bytes_of(chunks);
+  entry.table.step_of_tensor = reinterpret_cast<unsigned long long*>(at);
+  at += step_bytes;
+  copy(of_tensor);
+  entry.table.of_tensor = reinterpret_cast<const LambChunkRange*>(at);
+  at += bytes_of(of_tensor);
+  entry.table.arrivals = reinterpret_cast<uint32_t*>(at);
 }
 
 }  // namespace bertha

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <span>
 #include <vector>
@@ -24,13 +25,22 @@ struct LambChunk {
 
 inline constexpr int64_t kLambChunkElements = 8192;
 
-/// The chunks of a shard in device memory, ordered by tensor, then by address.
+/// Successive chunks, those of one tensor.
+struct LambChunkRange {
+  int32_t first = 0;
+  int32_t count = 0;
+};
+
+/// The chunks of a shard in device memory, ordered by tensor, then by address; those of large
+/// tensors come before all others.
 struct LambChunkTable {
-  const LambChunk* chunks = nullptr;     // [chunks_count]
-  const int32_t* first_chunk = nullptr;  // [X + 1]: tensor x has chunks [first[x], first[x + 1])
-  uint32_t* arrivals = nullptr;          // [X]: zero between kernels, see ArrivalCounter
+  const LambChunk* chunks = nullptr;             // [chunks_count]
+  const LambChunkRange* of_tensor = nullptr;     // [X]
+  uint32_t* arrivals = nullptr;                  // [X]: zero between kernels, see is_last_block
+  unsigned long long* step_of_tensor = nullptr;  // [X]: scratch of LambStep
   int64_t chunks_count = 0;
-  int64_t tensors = 0;  // X
+  int64_t large_count = 0;  // chunks of large tensors
+  int64_t tensors = 0;      // X
 };
 
 /// Chunk tables by content. The segments of an optimizer stay the same for a whole run: the first
@@ -40,17 +50,20 @@ class LambChunkTables {
   explicit LambChunkTables(const CudaContext& context)
       : device_(context.device), stream_(context.stream) {}
 
-  /// The table of these segments for X = `tensors`; valid as long as this object.
-  LambChunkTable table_of(std::span<const LambSegment> segments, int64_t tensors);
+  /// The table of these segments for X = `tensors`; valid as long as this object. Tensors with more
+  /// than `most_chunks` are large.
+  LambChunkTable table_of(std::span<const LambSegment> segments, int64_t tensors,
+                          int64_t most_chunks = std::numeric_limits<int64_t>::max());
 
  private:
   struct Entry {
     std::vector<LambSegment> segments;
+    int64_t most_chunks;
     LambChunkTable table = {};
     Buffer memory = {};
   };
 
-  void upload(Entry& entry, const std::vector<LambChunk>& chunks);
+  void upload(Entry& entry, std::vector<LambChunk> chunks);
 
   CudaDevice& device_;
   cudaStream_t stream_;

@@ -46,6 +46,19 @@ void check_rules(const ArgumentCheck& check, const LambMomentsRules& rules) {
   check_not_negative(check, "weight_decay", rules.weight_decay);
 }
 
+/// Step: LambStep or AdamWStep.
+template <class Step>
+void check_step(const ArgumentCheck& check, const Step& args, int64_t tensors) {
+  const int64_t elements = args.gradient.elements();
+  check.io("gradient", args.gradient);
+  check.views({{"gradient", args.gradient}, {"model_weight", args.model_weight}},
+              args.gradient.dtype, {elements});
+  check.views({{"weight", args.weight}, {"m", args.m}, {"v", args.v}}, DType::kF32, {elements});
+  check_state(check, args.state);
+  check_segments(check, args.segments, tensors, elements);
+  check_rules(check, args.rules);
+}
+
 }  // namespace
 
 void validate(const LambPrepare& args) {
@@ -106,16 +119,14 @@ void validate(const LambApply& args) {
   check_segments(check, args.segments, args.norms.extent(0), elements);
 }
 
+void validate(const LambStep& args) {
+  const ArgumentCheck check(LambStep::kName);
+  check_norms(check, args.norms);
+  check_step(check, args, args.norms.extent(0));
+}
+
 void validate(const AdamWStep& args) {
-  const ArgumentCheck check(AdamWStep::kName);
-  const int64_t elements = args.gradient.elements();
-  check.io("gradient", args.gradient);
-  check.views({{"gradient", args.gradient}, {"model_weight", args.model_weight}},
-              args.gradient.dtype, {elements});
-  check.views({{"weight", args.weight}, {"m", args.m}, {"v", args.v}}, DType::kF32, {elements});
-  check_state(check, args.state);
-  check_segments(check, args.segments, INT32_MAX, elements);
-  check_rules(check, args.rules);
+  check_step(ArgumentCheck(AdamWStep::kName), args, INT32_MAX);
 }
 
 }  // namespace bertha

@@ -79,7 +79,7 @@ struct ClipLocal {
   View factor;    // f32 [1]
 };
 
-/// The numbers of LambMoments and AdamWStep.
+/// The numbers of LambMoments, LambStep and AdamWStep.
 struct LambMomentsRules {
   double beta_1 = 0.9;
   double beta_2 = 0.999;
@@ -125,6 +125,25 @@ struct LambApply {
   std::span<const LambSegment> segments;
 };
 
+/// LAMB in one operation, for a shard that has all elements of its tensors, so that no norms are
+/// summed over ranks in between: LambMoments followed by LambApply, bit for bit, without memory for
+/// the update directions.
+///
+/// Needs     segments as LambMoments.
+/// Writes    m, v, weight, model_weight, norms; with state.skip only model_weight = weight, norms 0.
+struct LambStep {
+  static constexpr const char* kName = "lamb_step";
+  View gradient;      // io  [N]
+  View weight;        // f32 [N]  in, out: master weights
+  View model_weight;  // io  [N]  out
+  View m;             // f32 [N]  in, out
+  View v;             // f32 [N]  in, out
+  View norms;         // f64 [X, 2]  out: sum of w^2, sum of u^2
+  View state;         // u8  [sizeof(LambState)]
+  std::span<const LambSegment> segments;
+  LambMomentsRules rules = {};
+};
+
 /// AdamW in one pass, with the bits of LambMoments followed by LambApply with a ratio of 1.
 ///
 /// Needs     segments as LambMoments.
@@ -147,6 +166,7 @@ void validate(const ClipFactor& args);
 void validate(const ClipLocal& args);
 void validate(const LambMoments& args);
 void validate(const LambApply& args);
+void validate(const LambStep& args);
 void validate(const AdamWStep& args);
 
 }  // namespace bertha

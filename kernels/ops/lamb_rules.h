@@ -153,7 +153,7 @@ BERTHA_HOST_DEVICE inline void prepare_update(LambState& state, double gradient_
   state.bias_correction_2 = static_cast<float>(1.0 - std::pow(rules.beta_2, t));
 }
 
-/// The constants of LambMoments and AdamWStep for one segment, rounded to f32 once.
+/// The constants of LambMoments, LambStep and AdamWStep for one segment, rounded to f32 once.
 struct LambCoefficients {
   float gradient_multiplier;
   float beta_1;
@@ -181,14 +181,20 @@ BERTHA_HOST_DEVICE inline LambCoefficients lamb_coefficients(const LambMomentsRu
   return c;
 }
 
+/// The update direction u of one element from its advanced m and v.
+BERTHA_HOST_DEVICE inline float lamb_direction_of(const LambCoefficients& c, float w, float m,
+                                                  float v) {
+  return m * c.inverse_correction_1 / (std::sqrt(v * c.inverse_correction_2) + c.epsilon) +
+         c.decay * w;
+}
+
 /// Advances m and v of one element and returns its update direction u.
 BERTHA_HOST_DEVICE inline float lamb_direction(const LambCoefficients& c, float gradient, float w,
                                                float& m, float& v) {
   const float g = gradient * c.gradient_multiplier;
   m = c.beta_1 * m + c.one_minus_beta_1 * g;
   v = c.beta_2 * v + c.one_minus_beta_2 * (g * g);
-  return m * c.inverse_correction_1 / (std::sqrt(v * c.inverse_correction_2) + c.epsilon) +
-         c.decay * w;
+  return lamb_direction_of(c, w, m, v);
 }
 
 /// |w| / |u| from the sums of squares; 1 if the tensor has no decay or a norm is zero.

@@ -98,6 +98,12 @@ TEST(LambContracts, RefuseArgumentsAndNameTheField) {
   expect_refused<LambMoments>(moments, [](auto& a) { a.rules.beta_2 = 1.0; }, {"beta_2 = 1"});
   expect_refused(shard.apply_args(), &LambApply::state, View(&shard.state, DType::kU8, {8}),
                  {"state is u8 [8]"});
+  const LambStep step = shard.step_args();
+  expect_accepted(step);
+  expect_refused(step, &LambStep::v, Shard::of(shorter),
+                 {"lamb_step", "v is f32 [39999], want f32 [40000]"});
+  expect_refused(step, &LambStep::norms, View(shard.norms.data(), DType::kF64, {6, 2}),
+                 {"segments name tensor 6, want one below 6"});
   const AdamWStep adamw = shard.adamw_args();
   expect_accepted(adamw);
   expect_refused(adamw, &AdamWStep::m, Shard::of(shorter),

@@ -42,6 +42,17 @@ struct ShardArguments {
             .state = shard().state_view(),
             .segments = shard().segments};
   }
+  LambStep step_args() {
+    return {.gradient = shard().gradient_view(),
+            .weight = shard().weight_view(),
+            .model_weight = shard().model_weight_view(),
+            .m = shard().m_view(),
+            .v = shard().v_view(),
+            .norms = shard().norms_view(),
+            .state = shard().state_view(),
+            .segments = shard().segments,
+            .rules = kAdamWRules};
+  }
   AdamWStep adamw_args() {
     return {.gradient = shard().gradient_view(),
             .weight = shard().weight_view(),

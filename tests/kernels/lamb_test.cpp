@@ -114,6 +114,25 @@ TEST(Lamb, ElementsBetweenSegmentsAreLeftAlone) {
   }
 }
 
+TEST(LambStep, HasTheBitsOfItsTwoOperations) {
+  for (Shard one : adamw_shards()) {
+    for (const int skip : {0, 1}) {
+      one.state.skip = skip;
+      Shard two = one;
+      LambMoments moments = two.moments_args();
+      moments.rules = kAdamWRules;
+      run_on_cpu(moments);
+      run_on_cpu(two.apply_args());
+      run_on_cpu(one.step_args());
+      EXPECT_EQ(one.weight, two.weight);
+      EXPECT_EQ(one.model_weight, two.model_weight);
+      EXPECT_EQ(one.m, two.m);
+      EXPECT_EQ(one.v, two.v);
+      EXPECT_EQ(one.norms, two.norms);
+    }
+  }
+}
+
 TEST(Lamb, ResultsDoNotDependOnTheNumberOfThreads) {
   Shard one = ragged_shard();
   Shard three = ragged_shard();

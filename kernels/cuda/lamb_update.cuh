@@ -1,0 +1,233 @@
+#pragma once
+
+// What the kernels of an optimizer's update share (lamb.cu, lamb_step.cu).
+
+#include <algorithm>
+#include <initializer_list>
+#include <type_traits>
+
+#include "kernels/base/cuda/operations.h"
+#include "kernels/base/cuda/reduce.cuh"
+#include "kernels/base/cuda/vec.cuh"
+#include "kernels/cuda/lamb_chunks.h"
+#include "kernels/ops/lamb.h"
+#include "kernels/ops/lamb_rules.h"
+
+namespace bertha::lamb {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kVec = 4;  // 16 bytes of f32
+
+inline const LambState* state_of(const View& state) {
+  return static_cast<const LambState*>(state.data);
+}
+
+/// A range of elements cut for wide accesses: [begin, head) one by one, [head, tail) in vectors of
+/// N, [tail, end) one by one. Indices are elements of arrays that are aligned at element 0.
+struct FlatRange {
+  int64_t begin;
+  int64_t head;
+  int64_t tail;
+  int64_t end;
+
+  __device__ __forceinline__ FlatRange(int64_t begin_in, int64_t end_in, int vec)
+      : begin(begin_in), end(end_in) {
+    const int64_t up = (begin + vec - 1) / vec * vec;
+    head = up < end ? up : end;
+    tail = head + (end - head) / vec * vec;
+  }
+
+  /// Elements outside the vectors: fewer than two vectors.
+  __device__ __forceinline__ int rest() const {
+    return static_cast<int>((head - begin) + (end - tail));
+  }
+  __device__ __forceinline__ int64_t rest_element(int i) const {
+    const int64_t before = head - begin;
+    return i < before ? begin + i : tail + (i - before);
+  }
+};
+
+/// work(std::integral_constant<int, N>, at) for the thread's share of a chunk: N elements from `at`
+/// on, kVec of them or, at the ends and where `vec` is 1, one.
+template <int kUnroll, class Work>
+__device__ __forceinline__ void for_elements(const LambChunk& chunk, int vec, const Work& work) {
+  constexpr std::integral_constant<int, 1> kOne;
+  const int64_t end = chunk.begin + chunk.elements;
+  if (vec == 1) {
+    for (int64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) work(kOne, i);
+    return;
+  }
+  const FlatRange range(chunk.begin, end, kVec);
+#pragma unroll kUnroll
+  for (int64_t i = range.head + threadIdx.x * kVec; i < range.tail; i += kThreads * kVec) {
+    work(std::integral_constant<int, kVec>{}, i);
+  }
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < range.rest()) work(kOne, range.rest_element(thread));
+}
+
+/// N elements that are read once: evicted first from L2 (ld.global.cs).
+template <int N, class T>
+__device__ __forceinline__ void load_once(const T* from, float (&to)[N]) {
+  using V = Vec<T, N>;
+  using Access = std::conditional_t<V::kBytes == 16, uint4,
+                                    std::conditional_t<V::kBytes == 8, uint2, typename V::Word>>;
+  const Access words = __ldcs(reinterpret_cast<const Access*>(from));
+  to_floats(reinterpret_cast<const V&>(words), to);
+}
+
+/// N elements that are not read again soon (st.global.cs).
+template <int N, class T>
+__device__ __forceinline__ void store_once(T* to, const float (&from)[N]) {
+  using V = Vec<T, N>;
+  using Access = std::conditional_t<V::kBytes == 16, uint4,
+                                    std::conditional_t<V::kBytes == 8, uint2, typename V::Word>>;
+  const V vec = to_vec<T>(from);
+  __stcs(reinterpret_cast<Access*>(to), reinterpret_cast<const Access&>(vec));
+}
+
+template <class T>
+struct MomentsJob {
+  const T* gradient;
+  float* weight;
+  float* m;
+  float* v;
+  const LambState* state;
+  LambChunkTable table;
+  LambMomentsRules rules;
+  int vec;                      // kVec, or 1 if an array is not aligned
+  float* update = nullptr;      // LambMoments only
+  double2* norms = nullptr;     // [X]  not AdamWStep
+  double2* partials = nullptr;  // [chunks]  not AdamWStep
+  T* model_weight = nullptr;    // not LambMoments
+};
+
+/// Sums of w^2 and u^2.
+struct NormSums {
+  double w2 = 0.0;
+  double u2 = 0.0;
+
+  __device__ __forceinline__ void add(float w, float u) {
+    w2 += static_cast<double>(w) * static_cast<double>(w);
+    u2 += static_cast<double>(u) * static_cast<double>(u);
+  }
+};
+
+__device__ __forceinline__ NormSums warp_sums(const NormSums& sums) {
+  return {.w2 = warp_sum(sums.w2), .u2 = warp_sum(sums.u2)};
+}
+
+/// The sums over the block, in every thread of the first warp. All threads call it.
+__device__ __forceinline__ NormSums block_sums(NormSums sums) {
+  constexpr int kWarps = kThreads / kWarpThreads;
+  __shared__ NormSums of_warp[kWarps];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  sums = warp_sums(sums);
+  __syncthreads();
+  if (lane == 0) of_warp[warp] = sums;
+  __syncthreads();
+  return warp == 0 ? warp_sums(lane < kWarps ? of_warp[lane] : NormSums{}) : NormSums{};
+}
+
+/// Advances m and v of N elements; out: their weights and update directions.
+template <int N, class T>
+__device__ __forceinline__ void advance(const MomentsJob<T>& job, const LambCoefficients& c,
+                                        int64_t at, float (&w)[N], float (&u)[N]) {
+  float g[N], m[N], v[N];
+  load_once(job.gradient + at, g);
+  load_floats(job.weight + at, w);
+  load_once(job.m + at, m);
+  load_once(job.v + at, v);
+#pragma unroll
+  for (int e = 0; e < N; ++e) u[e] = lamb_direction(c, g[e], w[e], m[e], v[e]);
+  store_once(job.m + at, m);
+  store_once(job.v + at, v);
+}
+
+/// Advances m and v of a chunk and calls keep(at, u) for its update directions; returns the
+/// thread's part of the sums.
+template <class T, class Keep>
+__device__ __forceinline__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chunk,
+                                                  const Keep& keep) {
+  const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
+  NormSums sums;
+  for_elements<2>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    float w[N], u[N];
+    advance(job, c, at, w, u);
+#pragma unroll
+    for (int e = 0; e < N; ++e) sums.add(w[e], u[e]);
+    keep(at, u);
+  });
+  return sums;
+}
+
+/// Adds the sums of chunk `index` to those of its tensor. True in the block that is the last of the
+/// tensor to call it: thread 0 has stored the tensor's norms, and `sums` has them.
+template <class T>
+__device__ __forceinline__ bool add_to_norms(const MomentsJob<T>& job, const LambChunk& chunk,
+                                             int64_t index, NormSums& sums) {
+  sums = block_sums(sums);
+  if (threadIdx.x == 0) job.partials[index] = {sums.w2, sums.u2};
+  const LambChunkRange range = job.table.of_tensor[chunk.tensor];
+  if (!is_last_block(&job.table.arrivals[chunk.tensor], static_cast<uint32_t>(range.count))) {
+    return false;
+  }
+  NormSums rest;
+  for (int i = static_cast<int>(threadIdx.x); i < range.count; i += kThreads) {
+    const double2 partial = __ldcg(&job.partials[range.first + i]);
+    rest.w2 += partial.x;
+    rest.u2 += partial.y;
+  }
+  sums = block_sums(rest);
+  if (threadIdx.x == 0) job.norms[chunk.tensor] = {sums.w2, sums.u2};
+  return true;
+}
+
+/// Zero norms of tensors without a chunk, or of all. The grid's threads share the work.
+template <class T>
+__device__ void clear_norms(const MomentsJob<T>& job, bool all) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  for (int64_t x = thread; x < job.table.tensors; x += int64_t{gridDim.x} * kThreads) {
+    if (all || job.table.of_tensor[x].count == 0) job.norms[x] = {0.0, 0.0};
+  }
+}
+
+/// Job of the functions below: ApplyJob or MomentsJob.
+///
+/// The model's copy of a chunk's weights.
+template <class Job>
+__device__ void copy_chunk(const Job& job, const LambChunk& chunk) {
+  for_elements<4>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+    float w[N];
+    load_floats(job.weight + at, w);
+    store_floats(job.model_weight + at, w);
+  });
+}
+
+/// w -= step_size u, written to the weights and to the model's copy. It rounds once explicitly: the
+/// compiler does not fuse the two operations across the branches of lamb_direction.
+template <int N, class Job>
+__device__ __forceinline__ void take_step(const Job& job, int64_t at, float step_size,
+                                          const float (&u)[N], float (&w)[N]) {
+#pragma unroll
+  for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-step_size, u[e], w[e]);
+  store_once(job.weight + at, w);
+  store_once(job.model_weight + at, w);
+}
+
+__device__ __forceinline__ float step_size_of(const LambState& state, const double2& norms,
+                                              const LambChunk& chunk) {
+  return state.learning_rate * trust_ratio(norms.x, norms.y, chunk.decay != 0);
+}
+
+/// kVec when every array can be accessed in vectors of it, else 1.
+inline int vec_size_of(std::initializer_list<View> views) {
+  for (const View& view : views) {
+    const int64_t vec_bytes = kVec * size_bytes(view.dtype);
+    if (reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(vec_bytes) != 0) return 1;
+  }
+  return kVec;
+}
+
+}  // namespace bertha::lamb
