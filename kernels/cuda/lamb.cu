@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(MomentsJob<T> job) {
   if (skip || blockIdx.x >= job.table.chunks_count) return;
   const LambChunk chunk = job.table.chunks[blockIdx.x];
   NormSums sums = advance_chunk(
-      job, chunk, [&]<int N>(int64_t at, const float(&u)[N]) { store_once(job.update + at, u); });
+      job, chunk, [&]<int N>(int64_t at, const float(&u)[N]) { store_floats(job.update + at, u); });
   add_to_norms(job, chunk, blockIdx.x, sums);
 }
 
@@ -78,6 +78,8 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(MomentsJob<T> job) {
 
 template <class T>
 struct ApplyJob {
+  static constexpr Cached kCached = Cached::kYes;
+
   float* weight;
   T* model_weight;
   const float* update;

@@ -66,28 +66,35 @@ __device__ __forceinline__ void for_elements(const LambChunk& chunk, int vec, co
   if (thread < range.rest()) work(kOne, range.rest_element(thread));
 }
 
-/// N elements that are read once: evicted first from L2 (ld.global.cs).
-template <int N, class T>
-__device__ __forceinline__ void load_once(const T* from, float (&to)[N]) {
-  using V = Vec<T, N>;
-  using Access = std::conditional_t<V::kBytes == 16, uint4,
+/// kNo: data of an element that is not read again leaves L2 first (ld.global.cs, st.global.cs), so
+/// that something else stays there. Kernels that only stream are faster with kYes.
+enum class Cached : uint8_t { kYes, kNo };
+
+/// How N elements are accessed at once.
+template <class V>
+using AccessOf = std::conditional_t<V::kBytes == 16, uint4,
                                     std::conditional_t<V::kBytes == 8, uint2, typename V::Word>>;
-  const Access words = __ldcs(reinterpret_cast<const Access*>(from));
+
+template <Cached kCached, int N, class T>
+__device__ __forceinline__ void load(const T* from, float (&to)[N]) {
+  if constexpr (kCached == Cached::kYes) return load_floats(from, to);
+  using V = Vec<T, N>;
+  const AccessOf<V> words = __ldcs(reinterpret_cast<const AccessOf<V>*>(from));
   to_floats(reinterpret_cast<const V&>(words), to);
 }
 
-/// N elements that are not read again soon (st.global.cs).
-template <int N, class T>
-__device__ __forceinline__ void store_once(T* to, const float (&from)[N]) {
+template <Cached kCached, int N, class T>
+__device__ __forceinline__ void store(T* to, const float (&from)[N]) {
+  if constexpr (kCached == Cached::kYes) return store_floats(to, from);
   using V = Vec<T, N>;
-  using Access = std::conditional_t<V::kBytes == 16, uint4,
-                                    std::conditional_t<V::kBytes == 8, uint2, typename V::Word>>;
   const V vec = to_vec<T>(from);
-  __stcs(reinterpret_cast<Access*>(to), reinterpret_cast<const Access&>(vec));
+  __stcs(reinterpret_cast<AccessOf<V>*>(to), reinterpret_cast<const AccessOf<V>&>(vec));
 }
 
-template <class T>
+template <class T, Cached kCachedIn = Cached::kYes>
 struct MomentsJob {
+  static constexpr Cached kCached = kCachedIn;
+
   const T* gradient;
   float* weight;
   float* m;
@@ -131,24 +138,24 @@ __device__ __forceinline__ NormSums block_sums(NormSums sums) {
 }
 
 /// Advances m and v of N elements; out: their weights and update directions.
-template <int N, class T>
-__device__ __forceinline__ void advance(const MomentsJob<T>& job, const LambCoefficients& c,
-                                        int64_t at, float (&w)[N], float (&u)[N]) {
+template <int N, class Job>
+__device__ __forceinline__ void advance(const Job& job, const LambCoefficients& c, int64_t at,
+                                        float (&w)[N], float (&u)[N]) {
   float g[N], m[N], v[N];
-  load_once(job.gradient + at, g);
+  load<Job::kCached>(job.gradient + at, g);
   load_floats(job.weight + at, w);
-  load_once(job.m + at, m);
-  load_once(job.v + at, v);
+  load<Job::kCached>(job.m + at, m);
+  load<Job::kCached>(job.v + at, v);
 #pragma unroll
   for (int e = 0; e < N; ++e) u[e] = lamb_direction(c, g[e], w[e], m[e], v[e]);
-  store_once(job.m + at, m);
-  store_once(job.v + at, v);
+  store<Job::kCached>(job.m + at, m);
+  store<Job::kCached>(job.v + at, v);
 }
 
 /// Advances m and v of a chunk and calls keep(at, u) for its update directions; returns the
 /// thread's part of the sums.
-template <class T, class Keep>
-__device__ __forceinline__ NormSums advance_chunk(const MomentsJob<T>& job, const LambChunk& chunk,
+template <class Job, class Keep>
+__device__ __forceinline__ NormSums advance_chunk(const Job& job, const LambChunk& chunk,
                                                   const Keep& keep) {
   const LambCoefficients c = lamb_coefficients(job.rules, *job.state, chunk.decay != 0);
   NormSums sums;
@@ -164,9 +171,9 @@ __device__ __forceinline__ NormSums advance_chunk(const MomentsJob<T>& job, cons
 
 /// Adds the sums of chunk `index` to those of its tensor. True in the block that is the last of the
 /// tensor to call it: thread 0 has stored the tensor's norms, and `sums` has them.
-template <class T>
-__device__ __forceinline__ bool add_to_norms(const MomentsJob<T>& job, const LambChunk& chunk,
-                                             int64_t index, NormSums& sums) {
+template <class Job>
+__device__ __forceinline__ bool add_to_norms(const Job& job, const LambChunk& chunk, int64_t index,
+                                             NormSums& sums) {
   sums = block_sums(sums);
   if (threadIdx.x == 0) job.partials[index] = {sums.w2, sums.u2};
   const LambChunkRange range = job.table.of_tensor[chunk.tensor];
@@ -185,17 +192,15 @@ __device__ __forceinline__ bool add_to_norms(const MomentsJob<T>& job, const Lam
 }
 
 /// Zero norms of tensors without a chunk, or of all. The grid's threads share the work.
-template <class T>
-__device__ void clear_norms(const MomentsJob<T>& job, bool all) {
+template <class Job>
+__device__ void clear_norms(const Job& job, bool all) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   for (int64_t x = thread; x < job.table.tensors; x += int64_t{gridDim.x} * kThreads) {
     if (all || job.table.of_tensor[x].count == 0) job.norms[x] = {0.0, 0.0};
   }
 }
 
-/// Job of the functions below: ApplyJob or MomentsJob.
-///
-/// The model's copy of a chunk's weights.
+/// The model's copy of a chunk's weights. Job, here and below: MomentsJob or ApplyJob.
 template <class Job>
 __device__ void copy_chunk(const Job& job, const LambChunk& chunk) {
   for_elements<4>(chunk, job.vec, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
@@ -212,8 +217,8 @@ __device__ __forceinline__ void take_step(const Job& job, int64_t at, float step
                                           const float (&u)[N], float (&w)[N]) {
 #pragma unroll
   for (int e = 0; e < N; ++e) w[e] = __fmaf_rn(-step_size, u[e], w[e]);
-  store_once(job.weight + at, w);
-  store_once(job.model_weight + at, w);
+  store<Job::kCached>(job.weight + at, w);
+  store<Job::kCached>(job.model_weight + at, w);
 }
 
 __device__ __forceinline__ float step_size_of(const LambState& state, const double2& norms,
