@@ -89,7 +89,9 @@ class Fp8Rounding {
 
   __device__ __forceinline__ float2 scaled_pair(const Vec<T, kVecSize>& values, int i) const {
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      return __bfloat1622float2(__hmul2(as_pair(values.word[i]), __float2bfloat162_rn(scale_)));
+      const Pair product = __hmul2(as_pair(values.word[i]), __float2bfloat162_rn(scale_));
+      const uint32_t bits = reinterpret_cast<const uint32_t&>(product);
+      return make_float2(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000));
     }
     return make_float2(element(values, 2 * i) * scale_, element(values, 2 * i + 1) * scale_);
   }
