@@ -239,6 +239,7 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows
     ops.run(
         ScatterAddRows{.rows = rows.d_context, .indices = call.needed_rows, .target = s.d_context});
   }
+  const Fp8Result d_qkv = gemms.gradient_result(EncoderGemm::kQkv);
   ops.run(AttentionBwd{.dout = as_heads(s.d_context, a.qkv),
                        .qkv = a.qkv,
                        .out = as_heads(a.context, a.qkv),
@@ -251,7 +252,8 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows
                        .dropout = call.settings.attention_dropout,
                        .max_seq_tokens = call.settings.max_seq_tokens,
                        .scale = attention_scale(a.qkv),
-                       .accumulate = call.accumulate});
+                       .accumulate = call.accumulate,
+                       .dqkv_fp8 = d_qkv});
   gemms.backward(EncoderGemm::kQkv,
                  {.dy = as_rows(s.d_qkv),
                   .x = call.x,
@@ -262,7 +264,8 @@ void attention_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& rows
                   .weight = w.qkv_weight,
                   .saved = kNoView,
                   .dx = s.d_hidden,
-                  .accumulate = rows.is_needed_only ? Accumulate::kNo : Accumulate::kYes});
+                  .accumulate = rows.is_needed_only ? Accumulate::kNo : Accumulate::kYes},
+                 d_qkv);
   if (rows.is_needed_only) {
     ops.run(ScatterAddRows{.rows = rows.d_out, .indices = call.needed_rows, .target = s.d_hidden});
   }

@@ -278,6 +278,7 @@ void run_cpu(WorkerPool& pool, const AttentionBwd& args) {
     sum_columns(pool, args.dqkv.reshaped({layout.tokens, layout.qkv_stride()}), args.accumulate,
                 args.dbias);
   }
+  if (args.dqkv_fp8.q.has_data()) run_cpu(pool, quantize_to(args.dqkv_fp8, args.dqkv));
 }
 
 }  // namespace bertha

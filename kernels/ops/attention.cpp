@@ -77,6 +77,7 @@ void validate(const AttentionBwd& args) {
   check.views({{"dout", args.dout}, {"out", args.out}}, io, {tokens, heads, head_size});
   check.view("dqkv", args.dqkv, io, {tokens, 3, heads, head_size});
   check.optional_view("dbias", args.dbias, io, {3 * heads * head_size});
+  check_fp8_result(check, "dqkv_fp8", args.dqkv_fp8, tokens, 3 * heads * head_size);
 }
 
 }  // namespace bertha

@@ -4,6 +4,7 @@
 
 #include "kernels/base/arguments.h"
 #include "kernels/base/sequence_group.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 
@@ -37,7 +38,7 @@ struct AttentionFwd {
 /// Gradient of AttentionFwd, and on the way of the bias that was added to qkv.
 ///
 /// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv
-///           as it is stored, rounded; without data it is left out.
+///           rounded to io, before any rounding to fp8; without data it is left out.
 struct AttentionBwd {
   static constexpr const char* kName = "attention_bwd";
   View dout;        // io  [T, A, D]
@@ -53,6 +54,7 @@ struct AttentionBwd {
   int64_t max_seq_tokens = 512;
   float scale = 0.125f;
   Accumulate accumulate = Accumulate::kNo;  // into dbias
+  Fp8Result dqkv_fp8 = {};                  // [T, 3 A D]  out in place of dqkv
 };
 
 /// The facts that determine which kernels support a call. They do not depend on a batch: a run uses

@@ -47,9 +47,10 @@ struct Inputs {
 };
 
 /// recorded: unless null, the launches are a graph that was recorded with sequences of these
-/// lengths, as many and of as many tokens in all.
+/// lengths, as many and of as many tokens in all. dqkv_fp8: of AttentionBwd.
 inline Results run(const TestBackend& backend, const Case& c, const Inputs& inputs,
-                   bool wants_dbias = true, const Case* recorded = nullptr) {
+                   bool wants_dbias = true, const Case* recorded = nullptr,
+                   const Fp8Result& dqkv_fp8 = {}) {
   const DeviceTensor qkv(backend, c.dtype, inputs.qkv);
   const DeviceTensor dout(backend, c.dtype, inputs.dout);
   const Case& first = recorded == nullptr ? c : *recorded;
@@ -85,7 +86,8 @@ inline Results run(const TestBackend& backend, const Case& c, const Inputs& inpu
                                   .dropout = dropout,
                                   .max_seq_tokens = c.max_seq_tokens,
                                   .scale = static_cast<float>(c.scale()),
-                                  .accumulate = c.accumulate});
+                                  .accumulate = c.accumulate,
+                                  .dqkv_fp8 = dqkv_fp8});
   };
   enqueue();
   if (recorded != nullptr) {

@@ -4,11 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <vector>
 
 #include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/quantize.h"
 #include "kernels/ops/residual_ln.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/attention_run.h"
 
 namespace bertha::testing {
 namespace {
@@ -22,6 +23,15 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
+/// A matrix and how it is rounded.
+struct Rounding {
+  int64_t rows;
+  int64_t columns;
+  int64_t live_rows;
+  DType format;
+  float scale;
+};
+
 struct NormCase {
   int64_t rows;
   int64_t columns;
@@ -29,21 +39,22 @@ struct NormCase {
   DType format;
   float probability;
 
-  int64_t live_rows() const { return rows - rows / 10; }
   /// Some of the numbers, which are of order one, are beyond the largest.
-  float scale() const { return format == DType::kE4M3 ? 512.0f : 65536.0f; }
+  Rounding rounding() const {
+    return {rows, columns, rows - rows / 10, format, format == DType::kE4M3 ? 512.0f : 65536.0f};
+  }
 };
 
 /// Device memory of an Fp8Result.
 class Fp8Memory {
  public:
-  Fp8Memory(const TestBackend& backend, const NormCase& c)
-      : format_(c.format),
-        q_(backend, HostTensor<uint8_t>({c.rows, c.columns}, 0xAA)),
-        scale_(backend, DType::kF32, HostTensor<float>({1}, c.scale())),
+  Fp8Memory(const TestBackend& backend, const Rounding& rounding)
+      : format_(rounding.format),
+        q_(backend, HostTensor<uint8_t>({rounding.rows, rounding.columns}, 0xAA)),
+        scale_(backend, DType::kF32, HostTensor<float>({1}, rounding.scale)),
         amax_(backend, DType::kF32, HostTensor<float>({1}, 0.125f)),
         saturated_(backend, HostTensor<int64_t>({1}, 5)),
-        live_rows_(backend, HostTensor<int32_t>({1}, static_cast<int32_t>(c.live_rows()))) {}
+        live_rows_(backend, HostTensor<int32_t>({1}, static_cast<int32_t>(rounding.live_rows))) {}
 
   Fp8Result result() const {
     View q = q_.view();
@@ -87,7 +98,7 @@ Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
   const DeviceTensor mask(backend, HostTensor<uint8_t>({c.rows, c.columns / 8}, 0x5B));
   const DeviceTensor state(backend, random_state(7, 41));
   const bool drops = c.probability > 0.0f;
-  const Fp8Memory fp8(backend, c);
+  const Fp8Memory fp8(backend, c.rounding());
   const Fp8Result wanted = fp8.result();
   backend.ops->run(ResidualLnFwd{
       .x = x.view(),
@@ -130,7 +141,7 @@ Outcome norm_backward(const TestBackend& backend, const NormCase& c, How how) {
   const DeviceTensor mask(backend, HostTensor<uint8_t>({c.rows, c.columns / 8}, 0x5B));
   const DeviceTensor state(backend, random_state(7, 41));
   const bool drops = c.probability > 0.0f;
-  const Fp8Memory fp8(backend, c);
+  const Fp8Memory fp8(backend, c.rounding());
   const Fp8Result wanted = fp8.result();
   backend.ops->run(ResidualLnBwd{
       .dy = dy.view(),
@@ -189,6 +200,72 @@ TEST_F(CudaFp8Result, OfResidualLnIsThatOfQuantize) {
       }
     }
   }
+}
+
+Outcome attention_backward(const TestBackend& backend, const Case& c, const Rounding& rounding,
+                           bool wants_dbias, How how) {
+  const Fp8Memory fp8(backend, rounding);
+  const bool by_operation = how == How::kByTheOperation;
+  const Results got =
+      run(backend, c, Inputs(c), wants_dbias, nullptr, by_operation ? fp8.result() : Fp8Result{});
+  if (!by_operation) {
+    const DeviceTensor dqkv(backend, c.dtype, got.dqkv);
+    backend.ops->run(quantize_to(fp8.result(), dqkv.view()));
+    backend.wait();
+  }
+  Outcome outcome = fp8.outcome();
+  outcome.others = {got.out.values, got.lse.values, got.dbias.values};
+  return outcome;
+}
+
+/// Without saturation and with it, with and without dbias, with all live rows and fewer.
+void expect_attention(Variant variant, Case c, DType format = DType::kE5M2) {
+  c.padding = 32 - c.live() % 16;
+  for (const DType io : dtypes(variant)) {
+    for (const float probability : {0.0f, 0.1f}) {
+      for (const bool saturates : {false, true}) {
+        c.dtype = io;
+        c.probability = probability;
+        const Rounding rounding{c.tokens(), 3 * c.heads * c.head_size,
+                                saturates ? c.live() - c.live() / 10 : c.live(), format,
+                                saturates ? 131072.0f : 0.25f};
+        const bool wants_dbias = saturates == (probability > 0.0f);
+        const auto outcome = [&](How how) {
+          return attention_backward(kernels(variant), c, rounding, wants_dbias, how);
+        };
+        const Outcome got = outcome(How::kByTheOperation);
+        EXPECT_EQ(got, outcome(How::kByQuantize)) << c.text() << ", scale " << rounding.scale;
+        if (!saturates || c.live() > 30) {  // of one token, all may be dropped
+          EXPECT_EQ(got.saturated > 5, saturates) << c.text();
+        }
+        for (auto i = static_cast<size_t>(c.live() * rounding.columns); i < got.q.size(); ++i) {
+          ASSERT_EQ(got.q[i], 0) << c.text() << ", byte " << i;
+        }
+      }
+    }
+  }
+}
+
+const std::vector<int64_t> kRagged = {1, 0, 33, 127, 7, 129, 200, 0, 257, 300, 512, 511, 64};
+
+TEST_F(CudaFp8Result, OfAttentionIsThatOfQuantize) {
+  for (const Variant variant : {Variant::kPersistent, Variant::kSplit, Variant::kGrouped}) {
+    for (const int64_t head_size : {64, 32, 40}) {  // 40: followed by Quantize
+      expect_attention(variant, {.lengths = kRagged, .heads = 2, .head_size = head_size});
+    }
+    for (const int64_t length : {1, 7, 33, 64, 511, 512}) {
+      expect_attention(variant, {.lengths = {length}});
+    }
+    expect_attention(variant, {.lengths = {0, 0, 65}, .heads = 16});
+    expect_attention(variant, {.lengths = kRagged, .heads = 2}, DType::kE4M3);
+  }
+}
+
+/// More sequences than those whose sums the persistent kernel stores: with dbias, Quantize follows.
+/// Heads of 28 are copied to wider ones.
+TEST_F(CudaFp8Result, OfAttentionInOtherKernelsIsThatOfQuantize) {
+  expect_attention(Variant::kPersistent, {.lengths = std::vector<int64_t>(520, 3), .heads = 2});
+  expect_attention(Variant::kAuto, {.lengths = kRagged, .heads = 4, .head_size = 28});
 }
 
 }  // namespace

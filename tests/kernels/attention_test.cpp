@@ -74,7 +74,8 @@ struct Case {
                             .dropout = dropout(),
                             .max_seq_tokens = kMaxSeqTokens,
                             .scale = scale,
-                            .accumulate = accumulate},
+                            .accumulate = accumulate,
+                            .dqkv_fp8 = dqkv_fp8},
                threads);
   }
 
@@ -106,6 +107,7 @@ struct Case {
   HostTensor<int32_t> cu_seqlens;
   HostTensor<uint8_t> mask;
   HostTensor<float> qkv, out, lse, dout, dqkv, dbias;
+  Fp8Result dqkv_fp8{};
   std::vector<SequenceGroup> groups;
 };
 
@@ -201,6 +203,38 @@ TEST(Attention, PaddingRowsBecomeZero) {
   c.backward(1);
   for (int64_t i = c.live * 2 * 8; i < c.out.elements(); ++i) EXPECT_EQ(c.out[i], 0.0f);
   for (int64_t i = c.live * 3 * 2 * 8; i < c.dqkv.elements(); ++i) EXPECT_EQ(c.dqkv[i], 0.0f);
+}
+
+TEST(Attention, RoundsItsGradientToFp8) {
+  struct Rounded {
+    HostTensor<uint8_t> q = HostTensor<uint8_t>({48, 48}, 0xAA);
+    HostTensor<float> scale = HostTensor<float>({1}, 65536.0f);  // too large for some elements
+    HostTensor<float> amax = HostTensor<float>({1}, 0.125f);
+    HostTensor<int64_t> saturated = HostTensor<int64_t>({1}, 5);
+
+    Fp8Result result() {
+      View bytes = q.view();
+      bytes.dtype = DType::kE5M2;
+      return {
+          .q = bytes, .scale = scale.view(), .amax = amax.view(), .saturated = saturated.view()};
+    }
+  };
+  Case without({7, 0, 33}, 8, 2, 8);
+  without.forward(1);
+  without.backward(1);
+  Rounded want;
+  run_on_cpu(quantize_to(want.result(), without.dqkv.view()));
+  Case with({7, 0, 33}, 8, 2, 8);
+  Rounded got;
+  with.dqkv_fp8 = got.result();
+  with.forward(1);
+  with.backward(1);
+  EXPECT_EQ(with.dbias.values, without.dbias.values);
+  EXPECT_EQ(got.q.values, want.q.values);
+  EXPECT_EQ(got.amax.values, want.amax.values);
+  EXPECT_EQ(got.saturated.values, want.saturated.values);
+  EXPECT_GT(got.saturated[0], 5);
+  for (int64_t i = with.live * 48; i < got.q.elements(); ++i) EXPECT_EQ(got.q[i], 0);
 }
 
 TEST(Attention, SequencesDoNotSeeEachOther) {

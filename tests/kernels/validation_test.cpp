@@ -275,6 +275,21 @@ TEST(Validation, AttentionShapes) {
                  {"attention_bwd", "dqkv", "want f32 [9,3,2,8]"});
   expect_refused(backward, &AttentionBwd::dbias, f32({3, 2, 8}),
                  {"attention_bwd", "dbias", "want f32 [48]"});
+  AttentionBwd rounds = backward;
+  rounds.dqkv_fp8 = {.q = fp8({9, 48}),
+                     .scale = f32({1}),
+                     .amax = f32({1}),
+                     .saturated = View(some_memory, DType::kI64, {1})};
+  expect_accepted(rounds);
+  const auto refused = [&](View Fp8Result::*field, const View& wrong,
+                           std::initializer_list<const char*> words) {
+    expect_refused<AttentionBwd>(
+        rounds, [&](AttentionBwd& a) { a.dqkv_fp8.*field = wrong; }, words);
+  };
+  refused(&Fp8Result::q, fp8({9, 16}), {"attention_bwd", "dqkv_fp8", "want e4m3 [9,48]"});
+  refused(&Fp8Result::q, f32({9, 48}), {"dqkv_fp8", "f32", "want e4m3 or e5m2"});
+  refused(&Fp8Result::scale, View(), {"attention_bwd", "dqkv_fp8"});
+  refused(&Fp8Result::live_rows, f32({1}), {"attention_bwd", "dqkv_fp8", "want i32 [1]"});
 }
 
 TEST(Validation, AttentionGroupsCoverAllSequencesInOrder) {

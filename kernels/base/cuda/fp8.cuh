@@ -45,7 +45,24 @@ template <class T, __nv_fp8_interpretation_t kFormat, bool kFewest = false>
 class Fp8Rounding {
  public:
   __device__ __forceinline__ explicit Fp8Rounding(float scale)
-      : scale_(scale), limit_(limit_of(scale)) {}
+      : Fp8Rounding(scale, limit_of(scale)) {}
+  /// limit: limit_of(scale), which divides.
+  __device__ __forceinline__ Fp8Rounding(float scale, uint32_t limit)
+      : scale_(scale), limit_(limit) {}
+
+  /// The largest magnitude of fp8, exact in T unless it exceeds T's own largest; infinity if
+  /// nothing is rounded, with scale 0.
+  static __device__ __forceinline__ uint32_t limit_of(float scale) {
+    const float limit = kLargestFp8<kFormat> / scale;
+    if constexpr (!kIsPair) return __float_as_uint(limit);
+    uint32_t one;
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      one = __float_as_uint(limit) >> 16;
+    } else {
+      one = __half_as_ushort(__float2half_rd(scale == 0.0f ? limit : fminf(limit, 65504.0f)));
+    }
+    return one | one << 16;
+  }
 
   /// Eight bytes: fp8 of values * scale, the first in the lowest byte.
   __device__ __forceinline__ uint2 round(const Vec<T, kVecSize>& values) const {
@@ -136,20 +153,6 @@ class Fp8Rounding {
     const uint32_t larger = max(most & 0xffff, most >> 16);
     if constexpr (std::is_same_v<T, __nv_bfloat16>) return larger << 16;
     return __float_as_uint(__half2float(__ushort_as_half(static_cast<uint16_t>(larger))));
-  }
-
-  /// The largest magnitude of fp8, exact in T unless it exceeds T's own largest; infinity if
-  /// nothing is rounded, with scale 0.
-  static __device__ __forceinline__ uint32_t limit_of(float scale) {
-    const float limit = kLargestFp8<kFormat> / scale;
-    if constexpr (!kIsPair) return __float_as_uint(limit);
-    uint32_t one;
-    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      one = __float_as_uint(limit) >> 16;
-    } else {
-      one = __half_as_ushort(__float2half_rd(scale == 0.0f ? limit : fminf(limit, 65504.0f)));
-    }
-    return one | one << 16;
   }
 
   float scale_;

@@ -5,7 +5,8 @@
 // share the GPU with the next; or all sequences are one group, whose launches a graph can repeat,
 // with as many blocks as T and B may need (sequence_tiles.h). A small kernel zeroes the padding
 // rows. Persistent: one launch for all; split, its items are parts of sequences, and in backward a
-// second launch adds their parts of dQ.
+// second launch adds their parts of dQ. Backward that is not split can store its result in e5m2;
+// after the other kernels Quantize rounds it.
 //
 // Kernels with tensor cores have heads of multiples of 8 columns; others are copied to such heads
 // and back.
@@ -16,6 +17,7 @@
 #include "kernels/base/cuda/alignment.h"
 #include "kernels/base/cuda/column_sums.cuh"
 #include "kernels/base/cuda/dependent_launch.cuh"
+#include "kernels/base/cuda/fp8.cuh"
 #include "kernels/base/cuda/operations.h"
 #include "kernels/base/cuda/types.cuh"
 #include "kernels/base/dropout_bits.h"
@@ -135,8 +137,9 @@ void sum_gradient(CudaContext& context, const AttentionBwd& args) {
   sum_columns(context, rows, args.accumulate, args.dbias);
 }
 
-/// Backward by the persistent kernels; dbias (+)= the sums that they have stored, `rows` of them.
-void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
+/// Backward by the persistent kernels; dbias (+)= the sums that they have stored. Returns whether
+/// dqkv_fp8 was written in place of dqkv.
+bool run_persistent_backward(CudaContext& context, const AttentionBwd& args,
                              AttentionBwdParams params, const PersistentLaunch& on) {
   const int64_t seqs = args.cu_seqlens.extent(0) - 1;
   params.batch.seqs = static_cast<int>(seqs);
@@ -150,9 +153,18 @@ void run_persistent_backward(CudaContext& context, const AttentionBwd& args,
                                                part_floats * static_cast<int64_t>(sizeof(float))));
   if (on.split) params.dquery_parts = scratch;
   if (sums_in_kernel) params.column_sums = scratch + part_floats;
-  launch_persistent_backward(on, params);
-  if (!sums_in_kernel) return sum_gradient(context, args);
-  add_up_columns(context, params.column_sums, sum_rows, args.accumulate, args.dbias);
+  const Fp8Result& result = args.dqkv_fp8;
+  const bool rounds = result.q.has_data() && result.q.dtype == DType::kE5M2 && !on.split &&
+                      params.batch.head_size % 16 == 0 && is_aligned({result.q.data}) &&
+                      (sums_in_kernel || !args.dbias.has_data());
+  const Fp8Sink sink = sink_of(result);
+  launch_persistent_backward(on, params, rounds ? &sink : nullptr);
+  if (sums_in_kernel) {
+    add_up_columns(context, params.column_sums, sum_rows, args.accumulate, args.dbias);
+  } else {
+    sum_gradient(context, args);
+  }
+  return rounds;
 }
 
 /// Calls work(launch, params) for every group on its side stream, then pad() on the last one.
@@ -220,19 +232,22 @@ void run_cuda(CudaContext& context, const AttentionFwd& args) {
       });
 }
 
-template <>
-void run_cuda(CudaContext& context, const AttentionBwd& args) {
-  if (args.qkv.elements() == 0) return context.add_nothing(args.accumulate, args.dbias);
+namespace {
+
+/// Returns whether dqkv_fp8 was written in place of dqkv.
+bool run_backward(CudaContext& context, const AttentionBwd& args) {
   if (needs_padded_heads(args.qkv.dtype, args.qkv.extent(3))) {
     AttentionBwd padded = args;
     padded.dbias = {};
+    padded.dqkv_fp8 = {};
     place_padded_heads(context, {&padded.qkv, &padded.dout, &padded.out, &padded.dqkv});
     copy_heads(context, args.qkv, padded.qkv);
     copy_heads(context, args.dout, padded.dout);
     copy_heads(context, args.out, padded.out);
-    run_cuda(context, padded);
+    run_backward(context, padded);
     copy_heads(context, padded.dqkv, args.dqkv);
-    return sum_gradient(context, args);
+    sum_gradient(context, args);
+    return false;
   }
   AttentionBwdParams params{.batch = batch_of(args.qkv, args.cu_seqlens, args.max_seq_tokens),
                             .dropout = dropout_of(args.dropout),
@@ -268,6 +283,19 @@ void run_cuda(CudaContext& context, const AttentionBwd& args) {
         clear_padding(context, stream, args.cu_seqlens, args.dqkv, nullptr);
       });
   sum_gradient(context, args);
+  return false;
+}
+
+}  // namespace
+
+template <>
+void run_cuda(CudaContext& context, const AttentionBwd& args) {
+  if (args.qkv.elements() == 0) return context.add_nothing(args.accumulate, args.dbias);
+  if (args.dqkv_fp8.q.has_data()) context.require_fp8(AttentionBwd::kName);
+  const bool rounds = run_backward(context, args);
+  if (args.dqkv_fp8.q.has_data() && !rounds) {
+    run_cuda(context, quantize_to(args.dqkv_fp8, args.dqkv));
+  }
 }
 
 }  // namespace bertha

@@ -9,6 +9,8 @@
 
 namespace bertha {
 
+struct Fp8Sink;
+
 // What run_cuda(AttentionFwd / AttentionBwd) chooses from. Device pointers and plain numbers, so
 // that they go to a kernel by value; shapes and units as in kernels/ops/attention.h.
 
@@ -115,8 +117,10 @@ inline constexpr int kMaxKeyParts = 4;
 /// of at least one sequence; params.delta is not used. params.column_sums, unless null, gets for
 /// each sequence rows whose sum are the column sums of its rows of dqkv as they are stored. Split:
 /// a second kernel adds the parts of dQ up, in the order of keys, and params.dquery_parts is
-/// needed.
-void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params);
+/// needed. Not split and with heads of multiples of 16, dqkv_fp8, unless null, gets the result
+/// rounded to e5m2 in place of params.dqkv; its q is at a multiple of 16 bytes.
+void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params,
+                                const Fp8Sink* dqkv_fp8);
 
 /// The second kernel of the split backward: dQ, and the column sums of dQ and of tiles without a
 /// sequence.

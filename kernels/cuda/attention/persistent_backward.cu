@@ -67,7 +67,7 @@ __device__ __forceinline__ void init_barriers(SharedStorage& shared) {
   fence_mbarrier_init();
 }
 
-template <class T, bool kDropout, bool kSplit>
+template <class T, bool kDropout, bool kSplit, bool kFp8>
 __global__ void __launch_bounds__(kThreads, 1)
     persistent_backward_kernel(const __grid_constant__ Arguments args) {
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
@@ -77,6 +77,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) init_barriers(shared);
   wait_for_kernel_before();
   begin_next_kernel();
+  if (kFp8 && threadIdx.x == 0) {
+    const float scale = *args.dqkv_fp8.scale;
+    shared.rounding = {.scale = scale,
+                       .limit = Fp8Rounding<T, __NV_E5M2>::limit_of(scale),
+                       .live_tokens = live_rows_of(args.dqkv_fp8, 0, INT32_MAX),
+                       .extremes = {}};
+  }
   for (int i = static_cast<int>(threadIdx.x); i < kConsumers * kParts * kWarps * kWarpThreads;
        i += kThreads) {
     (&shared.column_sums[0][0][0][0])[i] = {};
@@ -90,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lane == 0) Producer<kDropout, kSplit>(args, shared).run();
     } else {
       prepare_statistics<T>(args, shared, role - 1, lane);
-      clear_padding(args, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
+      clear_padding<kFp8>(args, (role - 1) * kWarpThreads + lane, kStatisticsWarps * kWarpThreads);
       if constexpr (!kSplit) {
         clear_empty_sequences(args, (role - 1) * kWarpThreads + lane,
                               kStatisticsWarps * kWarpThreads);
@@ -98,22 +105,27 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T, kDropout, kSplit>(args, shared, warp / kWarps, warp % kWarps, lane).run();
+    Consumer<T, kDropout, kSplit, kFp8>(args, shared, warp / kWarps, warp % kWarps, lane).run();
+    if constexpr (kFp8) {
+      named_barrier_sync(kConsumersBarrier, kConsumers * kWarpgroupThreads);
+      if (threadIdx.x == 0) record_extremes(shared.rounding.extremes, args.dqkv_fp8);
+    }
   }
 }
 
-template <class T, bool kDropout, bool kSplit>
+template <class T, bool kDropout, bool kSplit, bool kFp8>
 void launch(const PersistentLaunch& on, const Arguments& arguments) {
   const AttentionBatch& batch = arguments.params.batch;
   const int64_t items = (int64_t{batch.seqs} << batch.part_bits) * batch.heads;
-  launch_dependent(on.stream, persistent_backward_kernel<T, kDropout, kSplit>,
+  launch_dependent(on.stream, persistent_backward_kernel<T, kDropout, kSplit, kFp8>,
                    {blocks_for(items, 1, on.sm_count), kThreads, sizeof(SharedStorage)}, arguments);
 }
 
 }  // namespace
 }  // namespace backward
 
-void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params) {
+void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams params,
+                                const Fp8Sink* dqkv_fp8) {
   using namespace backward;
   if (on.split) split_items(params.batch, kConsumers);  // a block of keys
   const AttentionBatch& batch = params.batch;
@@ -123,6 +135,7 @@ void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams p
                                                batch.head_size, kTileRows),
                       .mask = {},
                       .params = params,
+                      .dqkv_fp8 = dqkv_fp8 == nullptr ? Fp8Sink{} : *dqkv_fp8,
                       .counter = on.counter,
                       .log2_keep = std::log2(params.dropout.keep)};
   const bool has_dropout = params.dropout.random != nullptr;
@@ -132,9 +145,14 @@ void launch_persistent_backward(const PersistentLaunch& on, AttentionBwdParams p
   }
   dispatch_16bit(on.dtype, [&]<class T>(TypeTag<T>) {
     if (on.split) {
-      has_dropout ? launch<T, true, true>(on, arguments) : launch<T, false, true>(on, arguments);
+      has_dropout ? launch<T, true, true, false>(on, arguments)
+                  : launch<T, false, true, false>(on, arguments);
+    } else if (dqkv_fp8 != nullptr) {
+      has_dropout ? launch<T, true, false, true>(on, arguments)
+                  : launch<T, false, false, true>(on, arguments);
     } else {
-      has_dropout ? launch<T, true, false>(on, arguments) : launch<T, false, false>(on, arguments);
+      has_dropout ? launch<T, true, false, false>(on, arguments)
+                  : launch<T, false, false, false>(on, arguments);
     }
   });
   if (on.split) launch_sum_query_gradient(on, params);

@@ -13,8 +13,10 @@
 //                                        warp of the other warpgroup waits for it, so that 0 is
 //                                        ahead of 1 by one tile at most and never behind
 //   kWarpgroupBarrier + warpgroup        (bar.sync) dS of a tile is free; dS of a tile is stored
+//   kConsumersBarrier                    (bar.sync) all that is rounded to fp8 is recorded
 
 #include "kernels/base/cuda/barrier.cuh"
+#include "kernels/base/cuda/fp8.cuh"
 #include "kernels/cuda/attention/kernels.h"
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/attention/work_list.cuh"
@@ -55,6 +57,14 @@ __device__ __forceinline__ int statistics_index(int row) {
   return row - in_tile + in_tile % 8 / 2 * kLaneQueries + in_tile / 8 * 2 + in_tile % 2;
 }
 
+/// What the consumers of a block round to fp8 with, and what they record.
+struct RoundingOfBlock {
+  float scale;
+  uint32_t limit;       // see Fp8Rounding
+  int32_t live_tokens;  // tokens from here on are padding
+  Fp8Extremes extremes;
+};
+
 struct alignas(1024) SharedStorage {
   float4 dquery[kMaxTiles][kWarps][8][kWarpThreads];  // [tile][warp][8 columns][lane]
   // K and V of a key block alternate in two buffers of each warpgroup: V moves to registers at
@@ -73,6 +83,7 @@ struct alignas(1024) SharedStorage {
   float delta[kItemSlots][kMaxTiles * kTileRows];
   // Sums over the rows of dQ, dK, dV that a warp has written for the item; see column_of_lane().
   float2 column_sums[kConsumers][kParts][kWarps][kWarpThreads];
+  RoundingOfBlock rounding;
   AttentionItem items[kItemSlots];
   WorkList list;
   uint64_t keys_full[kConsumers];
@@ -95,6 +106,7 @@ struct Arguments {
   CUtensorMap dout;
   CUtensorMap mask;  // without dropout: nothing
   AttentionBwdParams params;
+  Fp8Sink dqkv_fp8;   // without q: not requested
   uint32_t* counter;  // for take_item() in work_list.cuh
   float log2_keep;    // log2(1 - dropout probability)
 };

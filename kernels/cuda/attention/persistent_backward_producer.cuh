@@ -193,10 +193,11 @@ __device__ __forceinline__ void prepare_statistics(const Arguments& args, Shared
 }
 
 /// Zeroes the rows of dqkv past the last sequence.
+template <bool kFp8>
 __device__ __forceinline__ void clear_padding(const Arguments& args, int thread, int threads) {
   const AttentionBatch& batch = args.params.batch;
-  const int64_t chunks_of_row = int64_t{3} * batch.heads * batch.head_size / 8;
-  uint4* chunks = static_cast<uint4*>(args.params.dqkv);
+  const int64_t chunks_of_row = int64_t{3} * batch.heads * batch.head_size / (kFp8 ? 16 : 8);
+  uint4* chunks = static_cast<uint4*>(kFp8 ? args.dqkv_fp8.q : args.params.dqkv);
   const int64_t live = batch.cu_seqlens[batch.seqs];
   for (int64_t i = live * chunks_of_row + int64_t{blockIdx.x} * threads + thread;
        i < batch.tokens * chunks_of_row; i += int64_t{gridDim.x} * threads) {
