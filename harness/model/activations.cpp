@@ -42,6 +42,7 @@ View transposed(const View& rows) { return rows.reshaped({rows.extent(1), rows.e
 /// `rest`: number of rows after the attention.
 LayerActivations allocate_layer(const RowArena& tokens, const RowArena& rest, const Dims& d,
                                 DType io, bool fp8) {
+  const bool saves_derivative = fp8 || io != DType::kF32;
   LayerActivations layer{.qkv = tokens.take(io, 3, d.A, d.D),
                          .context = tokens.take(io, d.H),
                          .lse = tokens.take(DType::kF32, d.A),
@@ -53,25 +54,21 @@ LayerActivations allocate_layer(const RowArena& tokens, const RowArena& rest, co
                          .attention_mean = rest.take(DType::kF32),
                          .attention_rstd = rest.take(DType::kF32),
                          .attention_y = rest.take(io, d.H),
-                         .ff_pre = rest.take(io, d.F),
+                         .ff_pre = saves_derivative ? View() : rest.take(io, d.F),
+                         .ff_derivative = saves_derivative ? rest.take(DType::kU8, d.F) : View(),
                          .ff_mid = rest.take(io, d.F),
                          .ff_mask = rest.take(DType::kU8, d.H / 8),
                          .ff_sum = rest.take(io, d.H),
                          .ff_mean = rest.take(DType::kF32),
                          .ff_rstd = rest.take(DType::kF32),
                          .y = rest.take(io, d.H),
-                         .fp8_inputs = {},
-                         .fp8_derivative = {}};
+                         .fp8_inputs = {}};
   if (fp8) {
     const auto allocate_input = [&](const RowArena& of) {
       return transposed(of.take(DType::kE4M3, d.H));
     };
-    const int64_t rows = layer.ff_mid.extent(0);
-    const View halves(layer.ff_mid.data, DType::kE4M3, {2 * rows, d.F});
     layer.fp8_inputs = {allocate_input(tokens), allocate_input(rest), allocate_input(rest),
-                        transposed(halves.rows(0, rows))};
-    layer.fp8_derivative = halves.rows(rows, rows);
-    layer.fp8_derivative.dtype = DType::kU8;
+                        View(layer.ff_mid.data, DType::kE4M3, {d.F, layer.ff_mid.extent(0)})};
   }
   layer.lse = layer.lse.reshaped({d.A, layer.lse.extent(0)});
   return layer;
@@ -131,12 +128,10 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
     add(prefix + "attention.qkv", layer.qkv, live.tokens);
     add(prefix + "attention.context", layer.context, live.tokens);
     add(prefix + "attention.sum", layer.attention_sum, rest);
-    const bool fp8 = layer.fp8_derivative.has_data();  // stores other tensors instead of some
-    if (!fp8) {
-      add(prefix + "attention.output", layer.attention_y, rest);
-      add(prefix + "feed_forward.before_gelu", layer.ff_pre, rest);
-      add(prefix + "feed_forward.after_gelu", layer.ff_mid, rest);
-    }
+    const bool fp8 = layer.fp8_inputs[0].has_data();  // stores other tensors instead of some
+    if (!fp8) add(prefix + "attention.output", layer.attention_y, rest);
+    if (layer.ff_pre.has_data()) add(prefix + "feed_forward.before_gelu", layer.ff_pre, rest);
+    if (!fp8) add(prefix + "feed_forward.after_gelu", layer.ff_mid, rest);
     add(prefix + "feed_forward.sum", layer.ff_sum, rest);
     if (!fp8) add(prefix + "output", layer.y, rest);
   }

@@ -28,17 +28,17 @@ struct LayerActivations {
   View attention_mean;   // f32 [R]
   View attention_rstd;   // f32 [R]
   View attention_y;      // io  [R, H]     input of the feed-forward part
-  View ff_pre;           // io  [R, F]     before GELU
+  View ff_pre;           // f32 [R, F]     before GELU; with io f32 only, and without fp8
+  View ff_derivative;    // u8  [R, F]     instead, GELU's derivative as Quantize stores it
   View ff_mid;           // io  [R, F]     after GELU
   View ff_mask;          // u8  [R, H / 8]
   View ff_sum;           // io  [R, H]
   View ff_mean;          // f32 [R]
   View ff_rstd;          // f32 [R]
   View y;                // io  [R, H]     output of the layer
-  // With fp8: inputs of the GEMMs, e4m3 [inputs, rows], and the GELU's derivative. This and the
-  // input of kFfOut are in the memory of ff_mid: a step uses one or the other.
+  // With fp8: inputs of the GEMMs, e4m3 [inputs, rows]. That of kFfOut is in the memory of ff_mid:
+  // a step uses one or the other.
   std::array<View, kEncoderGemms> fp8_inputs;
-  View fp8_derivative;  // u8  [R, F]
 };
 
 struct EmbeddingActivations {
@@ -72,7 +72,7 @@ struct Scratch {
   View d_branch;          // io [T, H]     gradient of a sub-layer's output
   View d_context;         // io [T, H]
   View d_qkv;             // io [T, 3, A, D]
-  View d_ff;              // io [T, F]
+  View d_ff;              // io [T, F]     with fp8, in forward: before GELU
   View d_needed;          // io [K, H]     gradient of the rows that the heads read
   View d_needed_context;  // io [K, H]
   View d_transform;       // io [M, H]

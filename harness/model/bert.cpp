@@ -158,7 +158,6 @@ struct Bert::State {
     Fp8Layer fp8 = fp8_with_scales(layer * kGemms, kGemms);
     fp8.weights = on_device.fp8.weight_copies[i];
     fp8.inputs_transposed = activations.layers[i].fp8_inputs;
-    fp8.gelu_derivative = activations.layers[i].fp8_derivative;
     return fp8;
   }
 
@@ -175,7 +174,6 @@ struct Bert::State {
     const Fp8State& state = on_device.fp8;
     return {.weights = {},
             .inputs_transposed = {},
-            .gelu_derivative = {},
             .input_scales = state.inputs().rows(first, count),
             .gradient_scales = state.gradients().rows(first, count),
             .weight_scales = state.weights().rows(first, count),

@@ -153,20 +153,20 @@ EncoderGemms::Backward EncoderGemms::backward_of(EncoderGemm gemm, const LinearB
   return backward;
 }
 
-void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out,
-                                const Fp8Result& rounded) const {
+void EncoderGemms::feed_forward(const LinearFwd& in, const LinearFwd& out, const Fp8Result& rounded,
+                                const View& before_gelu) const {
   if (mode_ == GemmMode::kIo || mode_ == GemmMode::kRecord) {
     forward(EncoderGemm::kFfIn, in);
     return forward(EncoderGemm::kFfOut, out);
   }
-  LinearFwd before_gelu = in;
-  before_gelu.y = in.pre_activation;
-  before_gelu.pre_activation = View();
-  before_gelu.activation = Activation::kNone;
-  Quantize gelu = quantize_of(before_gelu.y);
+  LinearFwd product = in;
+  product.y = before_gelu;
+  product.derivative = View();
+  product.activation = Activation::kNone;
+  Quantize gelu = quantize_of(before_gelu);
   gelu.activation = in.activation;
-  if (mode_ == GemmMode::kFp8) gelu.derivative = fp8_->gelu_derivative;
-  const Forward first = forward_of(EncoderGemm::kFfIn, before_gelu, quantize_of(in.x, rounded));
+  if (mode_ == GemmMode::kFp8) gelu.derivative = in.derivative;
+  const Forward first = forward_of(EncoderGemm::kFfIn, product, quantize_of(in.x, rounded));
   const Forward second = forward_of(EncoderGemm::kFfOut, out, gelu);
   run(first.x);
   ops_.run(LinearFwdQuantize{.linear = first.y, .quantize = *second.x});
@@ -183,11 +183,10 @@ void EncoderGemms::feed_forward_backward(const LinearBwdWeight& out_weight,
     return backward(EncoderGemm::kFfIn, in_weight, in_data);
   }
   LinearBwdData of_gelu = out_data;
-  of_gelu.saved = View();
+  of_gelu.derivative = View();
   of_gelu.dbias_below = View();
-  of_gelu.activation = Activation::kNone;
   Quantize before_gelu = quantize_of(in_data.dy);
-  before_gelu.derivative = fp8_->gelu_derivative;
+  before_gelu.derivative = out_data.derivative;
   before_gelu.column_sums = out_data.dbias_below;
   before_gelu.accumulate_sums = out_data.accumulate_dbias;
   const Backward out =

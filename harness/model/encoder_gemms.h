@@ -50,7 +50,6 @@ struct Fp8Weight {
 struct Fp8Layer {
   std::array<Fp8Weight, kEncoderGemms> weights;
   std::array<View, kEncoderGemms> inputs_transposed;  // e4m3 [K, T], kept for weight gradients
-  View gelu_derivative;                               // u8   [T, F]  kept, see Quantize
   Fp8Scales input_scales;                             // [4]
   Fp8Scales gradient_scales;                          // [4]
   Fp8Scales weight_scales;                            // [4]
@@ -86,8 +85,9 @@ class EncoderGemms {
                 const Fp8Result& rounded = {}) const;
 
   /// kFfIn with its GELU, then kFfOut. In fp8 the first also rounds the input of the second.
-  /// `rounded`: in.x, as above.
-  void feed_forward(const LinearFwd& in, const LinearFwd& out, const Fp8Result& rounded) const;
+  /// `rounded`: in.x, as above. `before_gelu`: memory like in.y, for fp8.
+  void feed_forward(const LinearFwd& in, const LinearFwd& out, const Fp8Result& rounded,
+                    const View& before_gelu) const;
   /// The gradients of both, with the gradient of the GELU. `out` comes first; `rounded`: its dy, as
   /// above.
   void feed_forward_backward(const LinearBwdWeight& out_weight, const LinearBwdData& out_data,

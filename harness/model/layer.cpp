@@ -115,13 +115,14 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                       .bias = w.ff_in_bias,
                       .y = a.ff_mid,
                       .pre_activation = a.ff_pre,
+                      .derivative = a.ff_derivative,
                       .activation = call.settings.gelu},
                      {.x = a.ff_mid,
                       .weight = w.ff_out_weight,
                       .bias = kNoView,
                       .y = rows.projected,
                       .pre_activation = kNoView},
-                     ff_input);
+                     ff_input, rows.d_ff);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.ff_out_bias,
                         .residual = fp8 ? a.attention_sum : a.attention_y,
@@ -155,6 +156,7 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& r
   const LayerParams& g = *call.gradients;
   const LayerActivations& a = *call.saved;
 
+  const Activation below = a.ff_pre.has_data() ? call.settings.gelu : Activation::kNone;
   const Fp8Result d_branch = gemms.gradient_result(EncoderGemm::kFfOut);
   ops.run(ResidualLnBwd{.dy = rows.d_out,
                         .sum = a.ff_sum,
@@ -179,8 +181,9 @@ void feed_forward_backward(Ops& ops, const EncoderGemms& gemms, const RowPart& r
                                .weight = w.ff_out_weight,
                                .saved = a.ff_pre,
                                .dx = rows.d_ff,
+                               .derivative = a.ff_derivative,
                                .dbias_below = g.ff_in_bias,
-                               .activation = call.settings.gelu,
+                               .activation = below,
                                .accumulate_dbias = call.accumulate},
                               {.dy = rows.d_ff,
                                .x = a.attention_y,

@@ -27,15 +27,13 @@ KernelFacts describe_kernels(const Session& session, const SessionOptions& optio
                            .head_size = session.dims.D,
                            .max_seq_tokens = session.dims.S,
                            .has_dropout = config.model.attention_dropout > 0};
-  return {.attention = session.backend->attention_kernels(call),
-          .gelu_gemms = session.backend->gelu_gemm_kernels({.io = session.io,
-                                                            .gelu = gelu_of(config.model),
-                                                            .hidden = session.dims.H,
-                                                            .feed_forward = session.dims.F,
-                                                            .fp8 = fp8}),
-          .fp8_gemms = fp8 ? fp8_gemms(session.dims) : "",
-          .graphs = !options.time_operations && config.log.profile_steps.empty() &&
-                    session.backend->can_record_passes(call)};
+  return {
+      .attention = session.backend->attention_kernels(call),
+      .gelu_gemms = session.backend->gelu_gemm_kernels(
+          {.io = session.io, .hidden = session.dims.H, .feed_forward = session.dims.F, .fp8 = fp8}),
+      .fp8_gemms = fp8 ? fp8_gemms(session.dims) : "",
+      .graphs = !options.time_operations && config.log.profile_steps.empty() &&
+                session.backend->can_record_passes(call)};
 }
 
 /// Sets a next-sentence head that is never trained to zero, so that has_next_sentence_head() can

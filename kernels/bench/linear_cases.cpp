@@ -17,10 +17,11 @@ struct Layer {
   int64_t outputs;  // N
   bool bias;        // in the forward GEMM
   Activation activation = Activation::kNone;
-  Activation below = Activation::kNone;  // whose derivative the data gradient fuses
+  Activation below = Activation::kNone;  // whose derivative the data gradient fuses; GELU: in bytes
   Accumulate adds_dx = Accumulate::kNo;
   bool bias_gradient = true;  // by the weight gradient
   bool bias_below = false;    // the data gradient includes the bias of the layer below
+  bool stores_bytes = false;  // forward stores the derivative of a GELU instead of its input
 
   Rows inputs_of_rows() const { return {rows, checked, inputs}; }
   Rows outputs_of_rows() const { return {rows, checked, outputs}; }
@@ -37,7 +38,7 @@ std::vector<Layer> layers_of(const BenchModel& m, const BenchBatch& batch) {
       {"projection", t, part.tokens, m.hidden, m.hidden, false, Activation::kNone,
        Activation::kNone, Accumulate::kNo, false},
       {"FF in", t, part.tokens, m.hidden, m.feed_forward, true, Activation::kGeluTanh,
-       Activation::kNone, kAdd, false},
+       Activation::kNone, kAdd, false, false, true},
       {"FF out", t, part.tokens, m.feed_forward, m.hidden, false, Activation::kNone,
        Activation::kGeluTanh, Accumulate::kNo, false, true},
       {"MLM transform", p, part.masked, m.hidden, m.hidden, true, Activation::kGeluTanh},
@@ -60,6 +61,19 @@ const char* with(Activation activation) {
   return activation == Activation::kTanh ? ", tanh" : "";
 }
 
+/// Random bytes, which are u8 from as_bytes() on: random values do not have that dtype.
+BenchTensor derivatives(const Rows& rows, double scale, double passes) {
+  BenchTensor tensor = rows.matrix("derivative", scale, passes);
+  tensor.io = false;
+  tensor.dtype = DType::kE4M3;
+  return tensor;
+}
+
+View as_bytes(View derivative) {
+  derivative.dtype = DType::kU8;
+  return derivative;
+}
+
 OpCase linear_fwd(const Layer& l) {
   const double spread = 1 / std::sqrt(static_cast<double>(l.inputs));
   const bool gelu = l.activation == Activation::kGeluTanh;
@@ -68,7 +82,8 @@ OpCase linear_fwd(const Layer& l) {
                         .weight = c["weight"],
                         .bias = l.bias ? c["bias"] : View(),
                         .y = c["y"],
-                        .pre_activation = gelu ? c["pre_activation"] : View(),
+                        .pre_activation = gelu && !l.stores_bytes ? c["pre_activation"] : View(),
+                        .derivative = l.stores_bytes ? as_bytes(c["derivative"]) : View(),
                         .activation = l.activation});
   };
   const Rows out = l.outputs_of_rows();
@@ -79,27 +94,33 @@ OpCase linear_fwd(const Layer& l) {
                   out.vector("bias", 1), as_result(out.matrix("y", 0, 1), l.inputs)},
       .call = run,
       .flops = flops_of(l)};
-  if (gelu) op.tensors.push_back(as_result(out.matrix("pre_activation", 0, 1), l.inputs));
+  if (l.stores_bytes) {
+    op.tensors.push_back(derivatives(out, 0, 1));  // not compared: they differ by up to two
+  } else if (gelu) {
+    op.tensors.push_back(as_result(out.matrix("pre_activation", 0, 1), l.inputs));
+  }
   return op;
 }
 
 OpCase linear_bwd_data(const Layer& l) {
-  const bool saved = l.below != Activation::kNone;
+  const bool bytes = keeps_pre_activation(l.below);
+  const bool saved = l.below == Activation::kTanh;
   const double spread = 1 / std::sqrt(static_cast<double>(l.outputs));
-  const auto run = [l, saved](const OpCall& c) {
+  const auto run = [l, saved, bytes](const OpCall& c) {
     c.ops.run(LinearBwdData{.dy = c["dy"],
                             .weight = c["weight"],
                             .saved = saved ? c["saved"] : View(),
                             .dx = c["dx"],
+                            .derivative = bytes ? as_bytes(c["derivative"]) : View(),
                             .dbias_below = l.bias_below ? c["dbias_below"] : View(),
-                            .activation = l.below,
+                            .activation = bytes ? Activation::kNone : l.below,
                             .accumulate = l.adds_dx,
                             .accumulate_dbias = kAdd});
   };
   const Rows in = l.inputs_of_rows();
   BenchTensor dy = l.outputs_of_rows().matrix("dy", 1, 1);
   dy.is_empty_beyond = l.bias_below;
-  const Rows below = saved ? in : Rows{1, 1, l.inputs};
+  const Rows none{1, 1, l.inputs};
   BenchTensor dbias = in.row_sum("dbias_below");
   dbias.is_result = l.bias_below;
   dbias.passes = l.bias_below ? 2 : 0;
@@ -108,7 +129,8 @@ OpCase linear_bwd_data(const Layer& l) {
                                         l.adds_dx == kAdd ? ", adds" : "")),
           .tensors = {dy, l.weights().matrix("weight", spread, 1),
                       as_result(in.matrix("dx", 1, 1), l.outputs),
-                      below.matrix("saved", 1, saved ? 1 : 0), dbias},
+                      (saved ? in : none).matrix("saved", 1, saved ? 1 : 0),
+                      derivatives(bytes ? in : none, 4, bytes ? 1 : 0), dbias},
           .call = run,
           .flops = flops_of(l)};
 }

@@ -15,4 +15,10 @@ void activate(Activation activation, const float* z, int64_t count, float* y);
 void differentiate(Activation activation, const float* dy, const float* saved, int64_t count,
                    float* dx);
 
+/// Bytes of the derivative of a GELU at z, see Quantize.
+void store_derivative(Activation activation, const float* z, int64_t count, uint8_t* bytes);
+
+/// dx = dy * derivative, in bytes; dx may be dy.
+void multiply_by_derivative(const float* dy, const uint8_t* bytes, int64_t count, float* dx);
+
 }  // namespace bertha

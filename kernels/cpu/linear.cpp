@@ -57,7 +57,8 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
   const int64_t outputs = args.weight.extent(0);
   float* y = args.y.as<float>();
   // The value before the activation is written to its output, from which the activation reads it.
-  float* z = keeps_pre_activation(args.activation) ? args.pre_activation.as<float>() : y;
+  float* z = args.pre_activation.has_data() ? args.pre_activation.as<float>() : y;
+  auto* const derivative = static_cast<uint8_t*>(args.derivative.data);
   const float* bias = args.bias.has_data() ? args.bias.as<float>() : nullptr;
   const GemmArgs gemm{.transpose_b = Transpose::kYes,
                       .m = args.x.extent(0),
@@ -74,6 +75,9 @@ void run_cpu(WorkerPool& pool, const LinearFwd& args) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * outputs;
       if (bias != nullptr) add_bias(bias, outputs, z + at);
+      if (derivative != nullptr) {
+        store_derivative(args.activation, z + at, outputs, derivative + at);
+      }
       activate(args.activation, z + at, outputs, y + at);
     }
   });
@@ -101,10 +105,14 @@ void run_cpu(WorkerPool& pool, const LinearBwdData& args) {
                       .c = dx,
                       .c_stride = inputs};
   run_gemm(pool, gemm, [&](int64_t begin, int64_t end) {
-    if (args.activation == Activation::kNone) return;
     const int64_t at = begin * inputs;
-    differentiate(args.activation, dx + at, args.saved.as<float>() + at, (end - begin) * inputs,
-                  dx + at);
+    const int64_t count = (end - begin) * inputs;
+    if (args.derivative.has_data()) {
+      const auto* bytes = static_cast<const uint8_t*>(args.derivative.data);
+      multiply_by_derivative(dx + at, bytes + at, count, dx + at);
+    } else if (args.activation != Activation::kNone) {
+      differentiate(args.activation, dx + at, args.saved.as<float>() + at, count, dx + at);
+    }
   });
   if (args.dbias_below.has_data()) {
     sum_columns(pool, args.dx, args.accumulate_dbias, args.dbias_below);

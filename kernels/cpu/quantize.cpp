@@ -24,17 +24,6 @@ uint32_t magnitude_bits(float value) {
 Fp8E4M3 to_fp8(Fp8E4M3, float value) { return to_e4m3(static_cast<double>(value)); }
 Fp8E5M2 to_fp8(Fp8E5M2, float value) { return to_e5m2(static_cast<double>(value)); }
 
-/// Bytes of the derivative at x.
-void store_derivative(Activation activation, const float* x, int64_t count, uint8_t* bytes) {
-  std::vector<float> derivative(static_cast<size_t>(count), 1.0f);
-  differentiate(activation, derivative.data(), x, count, derivative.data());
-  for (int64_t i = 0; i < count; ++i) {
-    const float steps = derivative[static_cast<size_t>(i)] / kDerivativeStep;
-    const float code = std::nearbyint(steps) + static_cast<float>(kDerivativeZero);
-    bytes[i] = code >= 0.0f && code <= 255.0f ? static_cast<uint8_t>(code) : uint8_t{255};
-  }
-}
-
 /// f(x) if it differs from x.
 std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
   const bool is_gelu = args.activation != Activation::kNone;
@@ -45,10 +34,7 @@ std::vector<float> function_of(WorkerPool& pool, const Quantize& args) {
   pool.for_range(args.x.elements(), kActivationBlock, [&](int64_t begin, int64_t end) {
     float* to = values.data() + begin;
     if (!is_gelu) {
-      for (int64_t i = begin; i < end; ++i) {
-        *to++ = x[i] * (static_cast<float>(derivative[i] - kDerivativeZero) * kDerivativeStep);
-      }
-      return;
+      return multiply_by_derivative(x + begin, derivative + begin, end - begin, to);
     }
     activate(args.activation, x + begin, end - begin, to);
     if (derivative != nullptr) {

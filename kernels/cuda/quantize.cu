@@ -120,8 +120,7 @@ __device__ __forceinline__ auto gelu_of(const Vec<T, kPart>& x, Vec<uint8_t, kPa
       const float z = element(x, j);
       values[j] = kErf ? gelu_erf(z) : gelu(z);
       const float exact = kErf ? gelu_erf_derivative(z) : gelu_derivative(z);
-      derivative.elem[j] =
-          static_cast<uint8_t>(__float2int_rn(exact / kDerivativeStep) + kDerivativeZero);
+      derivative.elem[j] = derivative_byte(exact);
     }
     return to_vec<T>(values);
   }

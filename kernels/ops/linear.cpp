@@ -67,12 +67,19 @@ void validate(const LinearFwd& args) {
   check.view("weight", args.weight, fp8 ? args.weight.dtype : io, {outputs, inputs});
   check.optional_view("bias", args.bias, io, {outputs});
   check.view("y", args.y, io, {rows, outputs});
-  if (keeps_pre_activation(args.activation)) {
+  const bool is_gelu = keeps_pre_activation(args.activation);
+  const bool has_derivative = args.derivative.data != nullptr;
+  if (is_gelu && !has_derivative) {
     check.view("pre_activation", args.pre_activation, io, {rows, outputs});
   } else if (args.pre_activation.data != nullptr) {
     check.refuse("pre_activation", "is ", args.pre_activation.shape_text(),
+                 is_gelu ? " with derivative" : " without a GELU", ", want no data");
+  }
+  if (has_derivative && !is_gelu) {
+    check.refuse("derivative", "is ", args.derivative.shape_text(),
                  " without a GELU, want no data");
   }
+  check.optional_view("derivative", args.derivative, DType::kU8, {rows, outputs});
 }
 
 void validate(const LinearBwdData& args) {
@@ -92,8 +99,16 @@ void validate(const LinearBwdData& args) {
   check.view("dx", args.dx, io, {rows, inputs});
   check.optional_view("dbias_below", args.dbias_below, io, {inputs});
   check_saved(check, args.saved, args.activation, io, {rows, inputs});
-  if (args.activation != Activation::kNone && args.accumulate == Accumulate::kYes) {
-    check.refuse("accumulate", "is yes with an activation, want no: only kNone supports it");
+  check.optional_view("derivative", args.derivative, DType::kU8, {rows, inputs});
+  const bool has_derivative = args.derivative.data != nullptr;
+  if (has_derivative && args.activation != Activation::kNone) {
+    check.refuse("derivative", "is ", args.derivative.shape_text(),
+                 " with an activation, want no data");
+  }
+  if (args.accumulate == Accumulate::kYes &&
+      (has_derivative || args.activation != Activation::kNone)) {
+    check.refuse("accumulate", "is yes with ", has_derivative ? "a derivative" : "an activation",
+                 ", want no: only a plain product supports it");
   }
 }
 

@@ -29,16 +29,18 @@ constexpr bool keeps_pre_activation(Activation activation) {
 ///
 /// Letters   T = rows, K = inputs, N = outputs.
 /// Dtypes    io is one of f32, f16, bf16; GEMMs accumulate in f32. x and weight may be fp8.
-/// Writes    overwrites y and, for both GELUs, pre_activation. For kNone and kTanh give
-///           pre_activation no data; backward of kTanh needs y only.
+/// Writes    overwrites y and, for both GELUs, either pre_activation or derivative: the one with
+///           data. For kNone and kTanh give both no data; backward of kTanh needs y only.
 /// Needs     T == 0 is a no-op. bias without data means no bias.
+/// Exact     with derivative a GPU may compute a GELU of 16 bits in f16: see Quantize.
 struct LinearFwd {
   static constexpr const char* kName = "linear_fwd";
-  View x;               // io or fp8 [T, K]
-  View weight;          // io or fp8 [N, K]
-  View bias;            // io [N]
-  View y;               // io [T, N]  out
-  View pre_activation;  // io [T, N]  out for GELUs: x * w^T + bias, saved for backward
+  View x;                // io or fp8 [T, K]
+  View weight;           // io or fp8 [N, K]
+  View bias;             // io [N]
+  View y;                // io [T, N]  out
+  View pre_activation;   // io [T, N]  out for GELUs: x * w^T + bias, saved for backward
+  View derivative = {};  // u8 [T, N]  out for GELUs: its derivative as Quantize stores it
   Activation activation = Activation::kNone;
   View x_inverse_scale = {};       // f32 [1]  with fp8 only
   View weight_inverse_scale = {};  // f32 [1]  the same
@@ -46,9 +48,11 @@ struct LinearFwd {
 
 /// dx (+)= (dy * w) elementwise-times activation'(saved) of the layer BELOW: fuses the gradient of
 /// the activation that produced this layer's input, and the bias gradient of that layer:
-/// dbias_below (+)= column sums of dx.
+/// dbias_below (+)= column sums of dx. With kNone and `derivative` dx is multiplied by that, as
+/// LinearFwd stored it.
 ///
-/// Writes    dx as `accumulate` says; kYes adds into a residual gradient, with kNone only.
+/// Writes    dx as `accumulate` says; kYes adds into a residual gradient, with kNone and without
+///           derivative only.
 ///           dbias_below as `accumulate_dbias` says; without data it is left out. It sums what dx
 ///           holds in the end, rounded to io.
 struct LinearBwdData {
@@ -57,7 +61,8 @@ struct LinearBwdData {
   View weight;  // io [N, K], or fp8 [K, N]
   View saved;   // io [T, K]  GELUs: the pre-activation below; kTanh: its output; kNone: no data
   View dx;      // io [T, K]  out
-  View dbias_below = {};  // io [K]  out
+  View derivative = {};   // u8 [T, K]  of the layer below; with kNone only, optional
+  View dbias_below = {};  // io [K]     out
   Activation activation = Activation::kNone;
   Accumulate accumulate = Accumulate::kNo;
   Accumulate accumulate_dbias = Accumulate::kNo;
@@ -92,11 +97,9 @@ struct ActivationBwd {
   Activation activation = Activation::kGeluTanh;
 };
 
-/// The facts that determine the kernels of a model's GEMMs with a GELU: those of its feed-forward
-/// blocks, and of the transform [hidden, hidden] before the decoder.
+/// The facts that determine the kernels of the GEMMs with a GELU in a model's feed-forward blocks.
 struct FeedForward {
   DType io;
-  Activation gelu;
   int64_t hidden;
   int64_t feed_forward;
   bool fp8 = false;  // the blocks' GEMMs multiply fp8, and round the GELU and its gradient to it

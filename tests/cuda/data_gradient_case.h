@@ -95,6 +95,62 @@ inline void expect_column_sums(const DataAndBias& got, const HostTensor<float>& 
   expect_within(got.dbias, want, bound, concat("dbias below ", what, adds ? " add" : " overwrite"));
 }
 
+/// Every byte in turn, in rows of no multiple of their number.
+inline HostTensor<uint8_t> derivative_bytes(const Case& c) {
+  HostTensor<uint8_t> bytes({c.shape.rows, c.shape.inputs});
+  for (size_t i = 0; i < bytes.values.size(); ++i) {
+    bytes.values[i] = static_cast<uint8_t>(i * 37 + i / 256 * 11);
+  }
+  return bytes;
+}
+
+/// dx times the derivative in bytes, and the bias gradient below.
+inline DataAndBias multiplied_gradient(const TestBackend& backend, const Case& c, DType dtype,
+                                       const HostTensor<uint8_t>& bytes,
+                                       const HostTensor<float>& before,
+                                       Accumulate accumulate = Accumulate::kNo) {
+  const DeviceTensor dy(backend, dtype, c.dy);
+  const DeviceTensor weight(backend, dtype, c.weight);
+  const DeviceTensor derivative(backend, bytes);
+  const DeviceTensor dx(backend, dtype, c.inputs());
+  const DeviceTensor dbias(backend, dtype, before);
+  backend.ops->run(LinearBwdData{.dy = dy.view(),
+                                 .weight = weight.view(),
+                                 .saved = View(),
+                                 .dx = dx.view(),
+                                 .derivative = derivative.view(),
+                                 .dbias_below = dbias.view(),
+                                 .accumulate_dbias = accumulate});
+  return {.dx = dx.floats(), .dbias = dbias.floats()};
+}
+
+inline void expect_multiplied_gradient(const Case& c, const TestBackend& on) {
+  const HostTensor<uint8_t> bytes = derivative_bytes(c);
+  const HostTensor<float> plain =
+      data_gradient(cpu(), c, DType::kF32, c.x, c.inputs(), Activation::kNone, Accumulate::kNo);
+  const HostTensor<float> none = garbage_tensor({c.shape.inputs});
+  const double unit = rounding(c.dtype);
+  const HostTensor<float> want = multiplied_gradient(cpu(), c, DType::kF32, bytes, none).dx;
+  std::vector<double> bound;
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    // The GEMM may be rounded before it is multiplied; the derivative, up to 1.135, is rounded to
+    // f16.
+    const double size = std::abs(static_cast<double>(plain[i]));
+    const double factor = c.dtype == DType::kF32 ? 2 * tolerance::kRoundF32 : rounding(DType::kF16);
+    bound.push_back(1.135 * (Case::product_error(c.shape.outputs, 1.0) + unit * size) +
+                    (factor + unit) * std::abs(static_cast<double>(want[i])));
+  }
+  const std::string what = concat(text(c.shape, c.dtype), " in bytes");
+  for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes}) {
+    const bool adds = accumulate == Accumulate::kYes;
+    const HostTensor<float> before =
+        adds ? rounded_to(c.dtype, random_tensor({c.shape.inputs}, 9)) : none;
+    const DataAndBias got = multiplied_gradient(on, c, c.dtype, bytes, before, accumulate);
+    expect_within(got.dx, want, bound, "dx " + what);
+    expect_column_sums(got, before, accumulate, c.dtype, what);
+  }
+}
+
 inline void expect_bias_below(const Case& c, Activation activation, const TestBackend& on) {
   const HostTensor<float> saved =
       rounded_to(c.dtype, scaled(random_tensor({c.shape.rows, c.shape.inputs}, 5), 0.49f));

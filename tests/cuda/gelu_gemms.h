@@ -9,7 +9,6 @@
 #include "kernels/base/tests/error_of.h"
 #include "kernels/base/tests/matchers.h"
 #include "tests/cuda/linear_case.h"
-#include "tests/support/exact_gelu.h"
 
 namespace bertha::testing {
 
@@ -33,8 +32,6 @@ inline const TestBackend& gelu_gpu(GeluGemms choice, int sm_count) {
 inline const TestBackend& own_gelu(int sm_count = kAllSms) {
   return gelu_gpu(GeluGemms::kOwn, sm_count);
 }
-
-inline constexpr Activation kGelus[] = {Activation::kGeluTanh, Activation::kGelu};
 
 /// Every finite number of f16 or bf16, and zeros.
 inline HostTensor<float> every_number(DType dtype) {

@@ -21,11 +21,7 @@ TEST_F(CudaGemmDgeluDbias, MatchesTheReference) {
   for (const int sm_count : {kAllSms, kFewSms}) {
     for (const Shape& shape : kGradientShapes) {
       for (const DType dtype : {DType::kF16, DType::kBF16}) {
-        const Case c(shape, dtype);
-        for (const Activation gelu : kGelus) {
-          expect_data_gradient(c, gelu, own_gelu(sm_count));
-          expect_bias_below(c, gelu, own_gelu(sm_count));
-        }
+        expect_multiplied_gradient(Case(shape, dtype), own_gelu(sm_count));
       }
     }
   }
@@ -34,65 +30,34 @@ TEST_F(CudaGemmDgeluDbias, MatchesTheReference) {
 TEST_F(CudaGemmDgeluDbias, RowsBehindWholeRoundsMatchTheReference) {
   for (const Shape& shape : kRounds) {
     for (const DType dtype : {DType::kF16, DType::kBF16}) {
-      const Case c(shape, dtype);
-      expect_data_gradient(c, Activation::kGeluTanh, own_gelu(kFewSms));
-      expect_bias_below(c, Activation::kGeluTanh, own_gelu(kFewSms));
+      expect_multiplied_gradient(Case(shape, dtype), own_gelu(kFewSms));
     }
   }
 }
 
-TEST_F(CudaGemmDgeluDbias, EveryNumberHasItsDerivative) {
+TEST_F(CudaGemmDgeluDbias, EveryByteHasItsDerivative) {
+  // Products of 1, so that dx is the derivative; every byte in every place of a tile.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    Case c({1, 65536, 64}, dtype);
-    c.dy = HostTensor<float>({1, 64});
-    c.dy[0] = 1.0f;
+    Case c({300, 256, 64}, dtype);
+    std::ranges::fill(c.dy.values, 0.0f);
+    for (int64_t t = 0; t < 300; ++t) c.dy[t * 64] = 1.0f;
     std::ranges::fill(c.weight.values, 1.0f);
-    HostTensor<float> saved({1, 65536});
-    saved.values = every_number(dtype).values;
-    for (const Activation gelu : kGelus) {
+    for (int first = 0; first < 256; first += 17) {
+      HostTensor<uint8_t> bytes = derivative_bytes(c);
+      for (uint8_t& byte : bytes.values) byte = static_cast<uint8_t>(byte + first);
       const HostTensor<float> got =
-          data_gradient(own_gelu(), c, dtype, saved, c.inputs(), gelu, Accumulate::kNo);
-      const double fit = gelu == Activation::kGelu ? tolerance::kGeluFitDerivative : 0.0;
-      HostTensor<float> want({1, 65536});
+          multiplied_gradient(own_gelu(), c, dtype, bytes, garbage_tensor({256})).dx;
+      HostTensor<float> want({300, 256});
       std::vector<double> bound;
       for (int64_t i = 0; i < want.elements(); ++i) {
-        const double exact = exact_gelu_derivative(static_cast<double>(saved[i]), gelu);
+        const double exact = derivative_of(bytes[i]);
         want[i] = static_cast<float>(exact);
-        // The derivative is kept in f16.
-        bound.push_back(fit + 4 * tolerance::kGeluInstruction +
-                        (rounding(DType::kF16) + rounding(dtype)) * std::abs(exact));
+        const bool is_exact = bytes[i] == kDerivativeZero || bytes[i] == kDerivativeZero + 200;
+        bound.push_back(is_exact ? 0.0
+                                 : (rounding(DType::kF16) + rounding(dtype)) * std::abs(exact) +
+                                       2e-6);  // of the step in two parts
       }
-      expect_within(got, want, bound, concat(name(dtype), " ", static_cast<int>(gelu)));
-    }
-  }
-}
-
-TEST_F(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
-  // At any size of the pre-activation: dx is the product, or 0.
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    const Case c({300, 256, 64}, dtype);
-    HostTensor<float> saved = random_tensor({300, 256}, 5);
-    const float largest = dtype == DType::kF16 ? 6e4f : 3e38f;
-    for (int64_t i = 0; i < saved.elements(); ++i) {
-      const float size = i % 3 == 0 ? 11.0f : i % 3 == 1 ? 1000.0f : largest;
-      saved.values[static_cast<size_t>(i)] = saved[i] < 0.0f ? -size : size;
-    }
-    saved = rounded_to(dtype, saved);
-    const HostTensor<float> plain =
-        data_gradient(own_gelu(), c, dtype, saved, c.inputs(), Activation::kNone, Accumulate::kNo);
-    for (const Activation gelu : kGelus) {
-      const HostTensor<float> got =
-          data_gradient(own_gelu(), c, dtype, saved, c.inputs(), gelu, Accumulate::kNo);
-      std::vector<double> bound;
-      HostTensor<float> want({300, 256}, 0.0f);
-      for (int64_t i = 0; i < got.elements(); ++i) {
-        want[i] = saved[i] > 0.0f ? plain[i] : 0.0f;
-        // Sums of another order, each rounded once.
-        bound.push_back(saved[i] > 0.0f
-                            ? Case::product_error(64, 1.0) + 2 * rounding(dtype) * std::abs(want[i])
-                            : 0.0);
-      }
-      expect_within(got, want, bound, concat("far ", name(dtype)));
+      expect_within(got, want, bound, concat(name(dtype), " from ", first));
     }
   }
 }
@@ -100,10 +65,9 @@ TEST_F(CudaGemmDgeluDbias, DerivativesOfLargeInputsAreOneAndZero) {
 TEST_F(CudaGemmDgeluDbias, IsTheSameOnAnyNumberOfSms) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const Case c({2500, 512, 256}, dtype);
-    const HostTensor<float> saved = rounded_to(dtype, scaled(random_tensor({2500, 512}, 5), 3.0f));
     const auto backward = [&](int sm_count) {
-      return data_and_bias_gradient(own_gelu(sm_count), c, saved, garbage_tensor({512}),
-                                    Activation::kGeluTanh, Accumulate::kNo);
+      return multiplied_gradient(own_gelu(sm_count), c, dtype, derivative_bytes(c),
+                                 garbage_tensor({512}));
     };
     const DataAndBias all = backward(kAllSms);
     const DataAndBias few = backward(kFewSms);
@@ -120,10 +84,9 @@ TEST_F(CudaGemmDgeluDbias, AutoTakesItFromItsRoundsOn) {
   // 128 columns are one tile, so 6 row tiles abreast, and 1 round of these.
   for (const int64_t rows : {5 * 256, 5 * 256 + 1}) {
     const Case c({rows, 128, 64}, DType::kBF16);
-    const HostTensor<float> saved = rounded_to(c.dtype, random_tensor({rows, 128}, 5));
     const auto run = [&](GeluGemms choice) {
-      return data_and_bias_gradient(gelu_gpu(choice, kFewSms), c, saved, garbage_tensor({128}),
-                                    Activation::kGeluTanh, Accumulate::kNo);
+      return multiplied_gradient(gelu_gpu(choice, kFewSms), c, c.dtype, derivative_bytes(c),
+                                 garbage_tensor({128}));
     };
     const DataAndBias want = run(rows == 5 * 256 ? GeluGemms::kLibrary : GeluGemms::kOwn);
     EXPECT_EQ(run(GeluGemms::kAuto).dx.values, want.dx.values) << rows;
@@ -134,14 +97,17 @@ TEST_F(CudaGemmDgeluDbias, WhatItCannotServeIsRefused) {
   const auto run = [](const Shape& shape, DType dtype) {
     return [=] {
       const Case c(shape, dtype);
-      data_gradient(own_gelu(), c, dtype, c.x, c.inputs(), Activation::kGelu, Accumulate::kNo);
+      multiplied_gradient(own_gelu(), c, dtype, derivative_bytes(c),
+                          garbage_tensor({shape.inputs}));
     };
   };
   expect_refused(run({129, 136, 64}, DType::kBF16), "136 columns");
   expect_refused(run({129, 256, 72}, DType::kBF16), "72 indices");
   expect_refused(run({129, 256, 64}, DType::kF32), "f32");
-  // Gradients without a GELU are the library's.
-  expect_data_gradient(Case({129, 136, 72}, DType::kBF16), Activation::kTanh, own_gelu());
+  // Gradients without bytes are the library's.
+  for (const Activation activation : {Activation::kTanh, Activation::kGelu}) {
+    expect_data_gradient(Case({129, 136, 72}, DType::kBF16), activation, own_gelu());
+  }
 }
 
 }  // namespace

@@ -198,10 +198,6 @@ double unit(DType format, double value) {
   return 2 * fp8_half_unit(format, value * scale) / scale;
 }
 
-double derivative_of(uint8_t byte) {
-  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
-}
-
 using CudaGemmGeluFp8 = NeedsSm90a;
 
 /// z: the pre-activation; sums: of its magnitudes.

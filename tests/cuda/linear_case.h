@@ -7,6 +7,7 @@
 #include "kernels/base/tests/tolerance.h"
 #include "kernels/ops/linear.h"
 #include "tests/cuda/gpu.h"
+#include "tests/support/exact_gelu.h"
 
 namespace bertha::testing {
 
@@ -115,6 +116,67 @@ inline void expect_forward(const Case& c, bool with_bias, Activation activation,
                                   " activation ", static_cast<int>(activation));
   expect_within(got.y, want.y, y_bound, "y " + what);
   if (gelu) expect_within(got.z, want.z, z_bound, "pre_activation " + what);
+}
+
+inline constexpr Activation kGelus[] = {Activation::kGeluTanh, Activation::kGelu};
+
+/// y and the bytes of the derivative of one forward pass with a GELU.
+struct ForwardInBytes {
+  HostTensor<float> y;
+  HostTensor<uint8_t> bytes;
+
+  HostTensor<float> derivatives() const {
+    HostTensor<float> values;
+    for (const uint8_t byte : bytes.values) {
+      values.values.push_back(static_cast<float>(derivative_of(byte)));
+    }
+    return values;
+  }
+};
+
+inline ForwardInBytes forward_in_bytes(const TestBackend& backend, const Case& c, DType dtype,
+                                       bool with_bias, Activation gelu) {
+  const DeviceTensor x(backend, dtype, c.x);
+  const DeviceTensor weight(backend, dtype, c.weight);
+  const DeviceTensor bias(backend, dtype, c.bias);
+  const DeviceTensor y(backend, dtype, c.outputs());
+  const DeviceTensor bytes(backend, HostTensor<uint8_t>({c.shape.rows, c.shape.outputs}, 0xAA));
+  backend.ops->run(LinearFwd{.x = x.view(),
+                             .weight = weight.view(),
+                             .bias = with_bias ? bias.view() : View(),
+                             .y = y.view(),
+                             .pre_activation = View(),
+                             .derivative = bytes.view(),
+                             .activation = gelu});
+  return {.y = y.floats(), .bytes = bytes.values<uint8_t>()};
+}
+
+inline void expect_forward_in_bytes(const Case& c, bool with_bias, Activation gelu,
+                                    const TestBackend& on) {
+  const ForwardInBytes got = forward_in_bytes(on, c, c.dtype, with_bias, gelu);
+  const ForwardInBytes want = forward_in_bytes(cpu(), c, DType::kF32, with_bias, gelu);
+  const HostTensor<float> z = forward(cpu(), c, DType::kF32, with_bias, Activation::kNone).y;
+  const double unit = rounding(c.dtype);
+  const bool f32 = c.dtype == DType::kF32;
+  std::vector<double> y_bound, derivative_bound;
+  for (int64_t i = 0; i < z.elements(); ++i) {
+    // z is rounded once or twice, see expect_forward().
+    const double size = std::abs(static_cast<double>(z[i]));
+    const double error = Case::product_error(c.shape.inputs, 1.0) + 4 * tolerance::kRoundF32 +
+                         unit * (2 * size + (with_bias ? 2.0 : 0.0));
+    const double function = f32 ? tolerance::kGeluF32 : tolerance::kGeluF16;
+    y_bound.push_back(tolerance::kGeluDerivative * error + function * std::max(1.0, size) +
+                      unit * std::abs(static_cast<double>(want.y[i])));
+    // The derivative changes by less than 0.8 of what z changes by.
+    const double slope =
+        f32 ? tolerance::kGeluF32 * std::max(1.0, size) : tolerance::kGeluDerivativeF16;
+    derivative_bound.push_back(0.8 * error + slope + static_cast<double>(kDerivativeStep) +
+                               4 * tolerance::kRoundF32);
+  }
+  const std::string what = concat(text(c.shape, c.dtype), with_bias ? " bias" : " no bias",
+                                  " activation ", static_cast<int>(gelu));
+  expect_within(got.y, want.y, y_bound, "y " + what);
+  expect_within(got.derivatives(), want.derivatives(), derivative_bound, "derivative " + what);
 }
 
 }  // namespace bertha::testing

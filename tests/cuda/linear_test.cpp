@@ -32,6 +32,20 @@ TEST(CudaLinear, ForwardMatchesTheReference) {
   }
 }
 
+TEST(CudaLinear, DerivativesInBytesMatchTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kIoTypes) {
+      const Case c(shape, dtype);
+      for (const Activation gelu : kGelus) {
+        for (const bool with_bias : {false, true}) {
+          expect_forward_in_bytes(c, with_bias, gelu, gpu());
+        }
+      }
+      expect_multiplied_gradient(c, gpu());
+    }
+  }
+}
+
 TEST(CudaLinear, DataGradientMatchesTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {
@@ -234,6 +248,42 @@ TEST(CudaLinear, OperandsMayBeginAtAnyElement) {
             << name(dtype) << " " << i;
       }
     }
+  }
+}
+
+TEST(CudaLinear, DerivativesMayBeginAtAnyByte) {
+  for (const DType dtype : kIoTypes) {
+    const Case c({40, 64, 256}, dtype);
+    const DeviceTensor x(gpu(), dtype, c.x);
+    const DeviceTensor weight(gpu(), dtype, c.weight);
+    const DeviceTensor y(gpu(), dtype, c.outputs());
+    const DeviceTensor bytes(gpu(), HostTensor<uint8_t>({1 + 40 * 256}, 7));
+    const View derivative = bytes.view().rows(1, 40 * 256).reshaped({40, 256});
+    gpu().ops->run(LinearFwd{.x = x.view(),
+                             .weight = weight.view(),
+                             .bias = View(),
+                             .y = y.view(),
+                             .pre_activation = View(),
+                             .derivative = derivative,
+                             .activation = Activation::kGelu});
+    const ForwardInBytes want = forward_in_bytes(gpu(), c, dtype, false, Activation::kGelu);
+    EXPECT_EQ(y.floats().values, want.y.values) << name(dtype);
+    HostTensor<uint8_t> got = bytes.values<uint8_t>();
+    EXPECT_EQ(got[0], 7);
+    got.values.erase(got.values.begin());
+    EXPECT_EQ(got.values, want.bytes.values) << name(dtype);
+    const DeviceTensor aligned(gpu(), want.bytes);
+    const DeviceTensor below(gpu(), dtype, random_tensor({64, 256}, 2));
+    const auto dx_with = [&](const View& bytes_below) {
+      const DeviceTensor dx(gpu(), dtype, c.outputs());
+      gpu().ops->run(LinearBwdData{.dy = x.view(),
+                                   .weight = below.view(),
+                                   .saved = View(),
+                                   .dx = dx.view(),
+                                   .derivative = bytes_below});
+      return dx.floats().values;
+    };
+    EXPECT_THAT(dx_with(derivative), ElementsAreArray(dx_with(aligned.view()))) << name(dtype);
   }
 }
 

@@ -7,11 +7,8 @@
 namespace bertha::testing {
 namespace {
 
-constexpr FeedForward kBlocks{.io = DType::kBF16,
-                              .gelu = Activation::kGeluTanh,
-                              .hidden = 1024,
-                              .feed_forward = 4096,
-                              .fp8 = false};
+constexpr FeedForward kBlocks{
+    .io = DType::kBF16, .hidden = 1024, .feed_forward = 4096, .fp8 = false};
 
 /// A device that portable kernels were asked for, on any GPU.
 TestBackend portable_gpu() {

@@ -66,10 +66,6 @@ Result run(const TestBackend& backend, const GeluCase& c, const HostTensor<float
           .column_sums = sums.floats()};
 }
 
-double derivative_of(uint8_t byte) {
-  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
-}
-
 /// Of a byte, half a step included. A GELU of 16 bits is computed in f16.
 double derivative_error(DType io) {
   return 0.5 * static_cast<double>(kDerivativeStep) +

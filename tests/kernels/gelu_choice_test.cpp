@@ -13,13 +13,9 @@ namespace {
 using Choice = CudaOptions::GeluGemms;
 
 constexpr int kSmCount = 132;
-constexpr GeluCall kBertLarge{.io = DType::kBF16,
-                              .gelu = Activation::kGeluTanh,
-                              .columns = 4096,
-                              .inner = 1024,
-                              .sm_count = kSmCount};
-constexpr FeedForward kLargeBlock{
-    .io = DType::kBF16, .gelu = Activation::kGeluTanh, .hidden = 1024, .feed_forward = 4096};
+constexpr GeluCall kBertLarge{
+    .io = DType::kBF16, .columns = 4096, .inner = 1024, .sm_count = kSmCount};
+constexpr FeedForward kLargeBlock{.io = DType::kBF16, .hidden = 1024, .feed_forward = 4096};
 
 GeluCall with(GeluCall call, int64_t columns, int64_t inner) {
   call.columns = columns;
@@ -80,18 +76,13 @@ TEST(GeluChoice, BeyondItsReachOwnIsRefusedAndAutoIsTheLibrary) {
 }
 
 TEST(GeluChoice, AutoTakesTheOwnKernelsFromTheirRoundsOn) {
-  // 16 tiles of columns, so 8 row tiles abreast, and 2 rounds: more than 15 tiles of 128 rows.
-  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, kBertLarge), 15 * 128 + 1);
-  // The library takes one more pass for the exact form: 1 round.
-  GeluCall exact = kBertLarge;
-  exact.gelu = Activation::kGelu;
-  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, exact), 7 * 128 + 1);
-  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, exact), 3 * 256 + 1);
-  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kAuto, exact), 15 * 128 + 1);
+  // 16 tiles of columns, so 8 row tiles abreast, and 1 round: more than 7 tiles of 128 rows.
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, kBertLarge), 7 * 128 + 1);
+  EXPECT_EQ(own_gemm_gelu_fp8_from(Choice::kAuto, kBertLarge), 15 * 128 + 1);
   // 32 tiles of columns, 4 abreast, 1 round.
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, kBertLarge), 3 * 256 + 1);
   // More tiles of columns than SMs: 1 abreast.
-  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, with(kBertLarge, 256 * 200, 64)), 128 + 1);
+  EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kAuto, with(kBertLarge, 256 * 200, 64)), 1);
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, with(kBertLarge, 128 * 200, 64)), 1);
 }
 
@@ -108,13 +99,6 @@ TEST(GeluChoice, OwnAndLibraryAreTakenAtAnyRows) {
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, kBertLarge), 1);
   EXPECT_EQ(own_gemm_bias_gelu_from(Choice::kLibrary, kBertLarge), kNever);
   EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kLibrary, kBertLarge), kNever);
-}
-
-TEST(GeluChoice, AGradientWithoutABiasGradientIsOwnOnRequestOnly) {
-  GeluCall alone = kBertLarge;
-  alone.has_bias = false;
-  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kAuto, alone), kNever);
-  EXPECT_EQ(own_gemm_dgelu_dbias_from(Choice::kOwn, alone), 1);
 }
 
 TEST(GeluChoice, WavesAreFullAtTheRowsThatAreNamed) {
@@ -136,8 +120,10 @@ std::string described(Choice asked, const FeedForward& model, int planned = 0) {
 
 TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
   EXPECT_EQ(described(Choice::kAuto, kLargeBlock),
-            "own from 1921 tokens forward, own from 769 tokens backward");
-  EXPECT_EQ(described(Choice::kAuto, kLargeBlock, 16), "own from 129 tokens forward, own backward");
+            "own from 897 tokens forward, own from 769 tokens backward");
+  EXPECT_EQ(described(Choice::kAuto, kLargeBlock, 64),
+            "own from 385 tokens forward, own from 257 tokens backward");
+  EXPECT_EQ(described(Choice::kAuto, kLargeBlock, 16), "own");
   EXPECT_EQ(described(Choice::kOwn, kLargeBlock), "own");
   EXPECT_EQ(described(Choice::kLibrary, kLargeBlock), "library");
   FeedForward narrow = kLargeBlock;
@@ -154,22 +140,6 @@ TEST(GeluChoice, TheOptionsOfTheBackendAreDescribed) {
             "library (slower: sums over 1088 indices, want a multiple of 128)");
   EXPECT_EQ(described(Choice::kLibrary, fp8), "library");
   EXPECT_THROW(described(Choice::kOwn, fp8), Error);
-  fp8.hidden = 1024;
-  fp8.gelu = Activation::kGelu;
-  EXPECT_EQ(described(Choice::kAuto, fp8), "own from 1921 tokens");
-  FeedForward exact = kLargeBlock;
-  exact.gelu = Activation::kGelu;
-  EXPECT_EQ(described(Choice::kAuto, exact),
-            "own from 897 tokens forward, own from 769 tokens backward");
-  EXPECT_EQ(described(Choice::kOwn, exact), "own");
-}
-
-TEST(GeluChoice, AModelWhoseTransformOwnKernelsDoNotTakeIsRefused) {
-  FeedForward model = kLargeBlock;
-  model.hidden = 384;
-  EXPECT_EQ(described(Choice::kAuto, model),
-            "own from 1921 tokens forward, own from 769 tokens backward");
-  EXPECT_THROW(described(Choice::kOwn, model), Error);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ TunedGemms some_plans() {
   TunedGemms tuned;
   tuned[key(GemmKind::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
       ~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63};
-  tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kDgelu, 256)] = {7, 6, 5, 4,
-                                                                                 3, 2, 1, 0};
+  tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kNone, 256)] = {7, 6, 5, 4,
+                                                                                3, 2, 1, 0};
   tuned[key(GemmKind::kWeightGradient, DType::kF32, GemmEpilogue::kNone, 1)] = {};
   GemmKey fp8 = key(GemmKind::kDataGradient, DType::kBF16, GemmEpilogue::kNone, 256);
   fp8.a_dtype = DType::kE4M3;

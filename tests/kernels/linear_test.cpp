@@ -8,6 +8,7 @@
 #include "kernels/base/tests/backward_checks.h"
 #include "kernels/base/tests/expect_close.h"
 #include "kernels/base/tests/run_on_cpu.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 namespace {
@@ -211,6 +212,97 @@ TEST(Linear, BackwardDataFusesTheActivationBelow) {
       want.push_back(c.at(plain, i) * factor);
     }
     expect_close(c.dx.values, want, tolerance::kGeluF32, "dx");
+  }
+}
+
+constexpr Activation kGelus[] = {Activation::kGeluTanh, Activation::kGelu};
+
+double derivative_of(uint8_t byte) {
+  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
+}
+
+/// Forward with the derivative instead of the pre-activation; y is in `c`.
+HostTensor<uint8_t> forward_in_bytes(Case& c) {
+  HostTensor<uint8_t> bytes({c.rows, c.outputs}, 0xAA);
+  run_on_cpu(LinearFwd{.x = c.x.view(),
+                       .weight = c.weight.view(),
+                       .bias = c.bias.view(),
+                       .y = c.y.view(),
+                       .pre_activation = View(),
+                       .derivative = bytes.view(),
+                       .activation = c.activation});
+  return bytes;
+}
+
+TEST(Linear, ForwardStoresTheDerivativeInBytes) {
+  for (const Shape& shape : kShapes) {
+    if (shape.rows == 0) continue;
+    for (const Activation gelu : kGelus) {
+      Case c(shape.rows, shape.inputs, shape.outputs, gelu);
+      c.forward(1);
+      const std::vector<float> y = c.y.values;
+      const HostTensor<uint8_t> bytes = forward_in_bytes(c);
+      EXPECT_EQ(c.y.values, y);
+      for (int64_t i = 0; i < bytes.elements(); ++i) {
+        ASSERT_NEAR(derivative_of(bytes[i]), derivative(gelu, c.at(c.pre, i)),
+                    0.5 * static_cast<double>(kDerivativeStep) + 16 * tolerance::kGeluF32);
+      }
+    }
+  }
+}
+
+TEST(Linear, BackwardDataMultipliesByTheDerivativeInBytes) {
+  Case c(33, 24, 40, Activation::kNone);
+  HostTensor<uint8_t> bytes({33, 24});
+  for (size_t i = 0; i < bytes.values.size(); ++i) bytes.values[i] = static_cast<uint8_t>(i * 37);
+  HostTensor<float> dbias = garbage_tensor({24});
+  LinearBwdData args{
+      .dy = c.dy.view(), .weight = c.weight.view(), .saved = View(), .dx = c.dx.view()};
+  run_on_cpu(args);
+  Doubles want;
+  Doubles sums(24, 0.0);
+  for (int64_t i = 0; i < c.dx.elements(); ++i) {
+    want.push_back(c.at(c.dx, i) * derivative_of(bytes[i]));
+    sums[static_cast<size_t>(i % 24)] += want.back();
+  }
+  args.derivative = bytes.view();
+  args.dbias_below = dbias.view();
+  run_on_cpu(args);
+  expect_close(c.dx.values, want, 3 * tolerance::kRoundF32, "dx");
+  expect_close(dbias.values, sums, tolerance::kRowF32, "dbias_below");
+}
+
+TEST(Linear, BytesAreTheSlopeOfTheGelu) {
+  for (const Activation gelu : kGelus) {
+    Case c(5, 9, 11, gelu);
+    Case above(5, 11, 7, Activation::kNone);
+    HostTensor<uint8_t> bytes = forward_in_bytes(c);
+    LinearBwdData args{.dy = above.dy.view(),
+                       .weight = above.weight.view(),
+                       .saved = View(),
+                       .dx = above.dx.view()};
+    run_on_cpu(args);
+    const HostTensor<float> plain = above.dx;
+    args.derivative = bytes.view();
+    args.dbias_below = c.dbias.view();
+    run_on_cpu(args);
+    constexpr float kMove = 1.0f / 64;
+    for (int64_t n = 0; n < c.outputs; ++n) {
+      const auto loss = [&](float move) {
+        const float before = c.bias[n];
+        c.bias[n] += move;
+        forward_in_bytes(c);
+        c.bias[n] = before;
+        return weighted_sum(c.y, plain).value;
+      };
+      double magnitude = 0.0;
+      for (int64_t t = 0; t < c.rows; ++t) magnitude += std::abs(c.at(plain, t * c.outputs + n));
+      // Half a step; the difference's own error is below 1e-3 of an element: h^2 / 6 times the
+      // third derivative, which is below 2, and rounding over 2 h.
+      EXPECT_NEAR(c.at(c.dbias, n), (loss(kMove) - loss(-kMove)) / (2 * kMove),
+                  magnitude * (0.5 * static_cast<double>(kDerivativeStep) + 1e-3))
+          << n;
+    }
   }
 }
 

@@ -115,6 +115,15 @@ TEST(Validation, LinearFwd) {
                  {"linear_fwd", "weight", "f32 [3,8]", "want f32 [3,7]"});
   expect_refused(good, &Args::pre_activation, View(), {"pre_activation"});
   expect_refused(good, &Args::activation, Activation::kTanh, {"pre_activation", "want no data"});
+  const View bytes(some_memory, DType::kU8, {kTokens, 3});
+  expect_refused(good, &Args::derivative, bytes, {"pre_activation", "with derivative"});
+  Args in_bytes = good;
+  in_bytes.pre_activation = View();
+  in_bytes.derivative = bytes;
+  expect_accepted(in_bytes);
+  expect_refused(in_bytes, &Args::activation, Activation::kTanh, {"derivative", "without a GELU"});
+  expect_refused(in_bytes, &Args::derivative, f32({kTokens, 3}),
+                 {"derivative", "f32 [5,3]", "want u8 [5,3]"});
   expect_refused<Args>(good, [](Args& a) { a.x.dtype = DType::kF64; },
                        {"x", "f64", "f32, f16 or bf16"});
   expect_refused<Args>(good, [](Args& a) { a.y.dtype = DType::kBF16; },
@@ -137,6 +146,17 @@ TEST(Validation, LinearBackward) {
   expect_accepted(with_bias);
   expect_refused(with_bias, &LinearBwdData::dbias_below, f32({3}),
                  {"linear_bwd_data", "dbias_below", "[3]", "want f32 [7]"});
+  const View bytes(some_memory, DType::kU8, {kTokens, 7});
+  expect_refused(data, &LinearBwdData::derivative, bytes, {"derivative", "with an activation"});
+  LinearBwdData in_bytes = data;
+  in_bytes.saved = View();
+  in_bytes.derivative = bytes;
+  in_bytes.activation = Activation::kNone;
+  expect_accepted(in_bytes);
+  expect_refused(in_bytes, &LinearBwdData::accumulate, Accumulate::kYes,
+                 {"accumulate", "with a derivative"});
+  expect_refused(in_bytes, &LinearBwdData::derivative, View(some_memory, DType::kU8, {kTokens, 6}),
+                 {"derivative", "u8 [5,6]", "want u8 [5,7]"});
   const LinearBwdWeight weight{
       .dy = f32({kTokens, 3}), .x = f32({kTokens, 7}), .dweight = f32({3, 7}), .dbias = View()};
   expect_accepted(weight);

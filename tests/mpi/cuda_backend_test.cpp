@@ -49,11 +49,7 @@ TEST(CudaBackend, KernelsThatTheGpuDoesNotRunAreRefusedByTheirKeys) {
   const RankGpu gpu = choose_gpu(ComputeBackend::kCuda, world);
   CudaConfig cuda;
   cuda.kernels = CudaKernels::kPortable;
-  const FeedForward model{.io = DType::kBF16,
-                          .gelu = Activation::kGeluTanh,
-                          .hidden = 1024,
-                          .feed_forward = 4096,
-                          .fp8 = true};
+  const FeedForward model{.io = DType::kBF16, .hidden = 1024, .feed_forward = 4096, .fp8 = true};
   const auto backend = make_backend(gpu, cuda, 1, world);
   EXPECT_FALSE(backend->has_fp8());
   EXPECT_THAT(error_of([&] { backend->gelu_gemm_kernels(model); }, ExitCode::kUsage),

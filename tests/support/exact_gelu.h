@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/ops/linear.h"
+#include "kernels/ops/quantize.h"
 
 namespace bertha {
 
@@ -24,6 +24,11 @@ inline double exact_gelu_derivative(double at, Activation gelu) {
   const double t = std::tanh(std::sqrt(2.0 / std::numbers::pi) * (z + 0.044715 * z * z * z));
   const double slope = std::sqrt(2.0 / std::numbers::pi) * (1.0 + 3 * 0.044715 * z * z);
   return 0.5 * (1.0 + t) + 0.5 * z * slope * (1.0 - t * t);
+}
+
+/// The derivative that a byte stands for, see Quantize.
+inline double derivative_of(uint8_t byte) {
+  return static_cast<double>(byte - kDerivativeZero) * static_cast<double>(kDerivativeStep);
 }
 
 }  // namespace bertha

@@ -40,6 +40,11 @@ __device__ __forceinline__ float gelu_derivative(float z) {
   return s + c * s * (e * s) * gelu_detail::kTwiceRoot * (1.0f + 3.0f * square);
 }
 
+/// A derivative as Quantize stores it.
+__device__ __forceinline__ uint8_t derivative_byte(float derivative) {
+  return static_cast<uint8_t>(__float2int_rn(derivative / kDerivativeStep) + kDerivativeZero);
+}
+
 /// The density and the distribution of the standard normal, of which the exact form and its
 /// derivative consist.
 struct Normal {
@@ -77,49 +82,10 @@ __device__ __forceinline__ float gelu_erf_derivative(float z) {
 // again.
 namespace gelu_instruction {
 
-/// Relative error at most 2^-11 (PTX ISA).
-__device__ __forceinline__ float tanh_approximate(float x) {
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// 0.5 z (1 + tanh(u)).
-template <Activation kActivation>
-__device__ __forceinline__ float gelu(float z) {
-  float square = z * z;
-  if constexpr (kActivation == Activation::kGelu) square = fminf(square, kGeluLimit * kGeluLimit);
-  const float t = tanh_approximate(z * gelu_argument<kActivation>().at(square));
-  const float half = 0.5f * z;
-  return fmaf(half, t, half);
-}
-
-/// The derivative, 0.5 (1 + t) + 0.5 z (1 - t^2) u' with t = tanh(u). |z| <= kGeluLimit.
-template <Activation kActivation>
-__device__ __forceinline__ float gelu_derivative(float z) {
-  const float square = z * z;
-  const float t = tanh_approximate(z * gelu_argument<kActivation>().at(square));
-  const float half_z_du = z * gelu_half_slope<kActivation>().at(square);
-  return fmaf(half_z_du, fmaf(-t, t, 1.0f), fmaf(0.5f, t, 0.5f));
-}
-
 /// Two f16 clamped to [-limit, limit], bits of a pair. NaN stays NaN.
 __device__ __forceinline__ uint32_t clamped_f16(uint32_t pair, uint32_t limit) {
   uint32_t within;
   asm("min.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(limit));
-  return within;
-}
-
-/// Two elements clamped to [-kGeluLimit, kGeluLimit]. NaN stays NaN.
-template <class T>
-__device__ __forceinline__ uint32_t clamped(uint32_t pair) {
-  static_assert(kGeluLimit == 8.0f);
-  uint32_t within;
-  if constexpr (std::is_same_v<T, __half>) {
-    within = clamped_f16(pair, 0x48004800);
-  } else {
-    asm("min.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(within) : "r"(pair), "r"(0x41004100));
-  }
   return within;
 }
 
@@ -142,7 +108,10 @@ __device__ __forceinline__ GeluPair gelu_with_derivative(__half2 z) {
   const auto constant = [](float value) { return __float2half2_rn(value); };
   // The tanh form does not need it: u and the product below grow to infinities of z's sign.
   uint32_t clamped_z = reinterpret_cast<const uint32_t&>(z);
-  if constexpr (kActivation == Activation::kGelu) clamped_z = clamped<__half>(clamped_z);
+  if constexpr (kActivation == Activation::kGelu) {
+    static_assert(kGeluLimit == 8.0f);
+    clamped_z = clamped_f16(clamped_z, 0x48004800);
+  }
   const __half2 within = reinterpret_cast<const __half2&>(clamped_z);
   const __half2 square = __hmul2(within, within);
   const __half2 u = __hmul2(within, polynomial(gelu_argument<kActivation>(), square));
@@ -184,6 +153,19 @@ __device__ __forceinline__ void derivative_steps(const uint2& bytes, uint32_t (&
     const __half2 difference = __hsub2(reinterpret_cast<const __half2&>(pairs[i]),
                                        __float2half2_rn(1024.0f + kDerivativeZero));
     steps[i] = reinterpret_cast<const uint32_t&>(difference);
+  }
+}
+
+/// The same as derivatives. Two products, because f16(kDerivativeStep) alone is 2e-4 off.
+__device__ __forceinline__ void derivative_pairs(const uint2& bytes, uint32_t (&pairs)[4]) {
+  const __half2 step = __float2half2_rn(kDerivativeStep);
+  const __half2 rest = __float2half2_rn(kDerivativeStep - __low2float(step));
+  derivative_steps(bytes, pairs);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const __half2 steps = reinterpret_cast<const __half2&>(pairs[i]);
+    const __half2 derivative = __hfma2(steps, step, __hmul2(steps, rest));
+    pairs[i] = reinterpret_cast<const uint32_t&>(derivative);
   }
 }
 

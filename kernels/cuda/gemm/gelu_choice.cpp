@@ -56,13 +56,10 @@ int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count) 
 int64_t own_gemm_bias_gelu_from(Choice asked, const GeluCall& call) {
   const std::string why_not =
       call.has_bias ? unsupported(kGemmBiasGeluTile, call) : "a GEMM without a bias";
-  GeluTile tile = kGemmBiasGeluTile;
-  if (call.gelu == Activation::kGelu) tile.min_waves = 1;  // the library needs another pass
-  return decide(asked, why_not, tile, call);
+  return decide(asked, why_not, kGemmBiasGeluTile, call);
 }
 
 int64_t own_gemm_dgelu_dbias_from(Choice asked, const GeluCall& call) {
-  if (asked == Choice::kAuto && !call.has_bias) return kNever;
   return decide(asked, unsupported(kGemmDgeluDbiasTile, call), kGemmDgeluDbiasTile, call);
 }
 
@@ -76,13 +73,9 @@ int planned_sm_count(const CudaOptions& options, int of_device) {
 
 std::string gelu_gemms_text(const CudaOptions& options, const FeedForward& model, int sm_count) {
   const GeluCall block{.io = model.io,
-                       .gelu = model.gelu,
                        .columns = model.feed_forward,
                        .inner = model.hidden,
                        .sm_count = planned_sm_count(options, sm_count)};
-  GeluCall transform = block;
-  transform.columns = model.hidden;
-  own_gemm_bias_gelu_from(options.gelu_gemms, transform);  // refused, or small
   const auto forward_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_bias_gelu_from;
   const auto gradient_from = model.fp8 ? own_gemm_gelu_fp8_from : own_gemm_dgelu_dbias_from;
   const auto word_of = [&](const auto& own_from, const GeluTile& tile) {

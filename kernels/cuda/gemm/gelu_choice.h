@@ -18,12 +18,10 @@ struct GeluTile {
   int min_waves;
 };
 
-/// The tile of gemm_bias_gelu.cu. For the exact form 1 wave is enough: the library does not have an
-/// epilogue for it.
+/// The tiles of gemm_bias_gelu.cu and gemm_dgelu_dbias.cu. One wave is enough: the library needs
+/// another pass.
 inline constexpr GeluTile kGemmBiasGeluTile{
-    .rows = 128, .columns = 256, .inner_block = 64, .min_waves = 2};
-/// The tile of gemm_dgelu_dbias.cu: the library is slow at few rows, and a wave of tiles takes some
-/// 15 us.
+    .rows = 128, .columns = 256, .inner_block = 64, .min_waves = 1};
 inline constexpr GeluTile kGemmDgeluDbiasTile{
     .rows = 256, .columns = 128, .inner_block = 64, .min_waves = 1};
 
@@ -38,15 +36,14 @@ int row_tiles(const GeluTile& tile, int64_t rows);
 /// Blocks that share a tile of columns when every SM has one block.
 int blocks_per_column_tile(const GeluTile& tile, int64_t columns, int sm_count);
 
-/// What decides, besides T, which kernel runs a GEMM with a GELU epilogue, or a data gradient with
-/// a dGELU epilogue.
+/// What decides, besides T, which kernel runs a GEMM with a GELU that stores its derivative in
+/// bytes, or a data gradient that is multiplied by these.
 struct GeluCall {
   DType io;
-  Activation gelu;
   int64_t columns;  // columns of the result
   int64_t inner;    // summed over
   int sm_count;
-  bool has_bias = true;    // gradient: a bias gradient to sum up
+  bool has_bias = true;    // forward
   bool is_aligned = true;  // every view is at a multiple of 16 bytes
 };
 
@@ -55,8 +52,7 @@ inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 /// The rule: the smallest number of rows T for which a call uses the own kernel; all others use the
 /// library. So the same call uses the same kernel in every run, tuned or not. The own kernels
 /// support f16 and bf16, both GELUs, whole tiles of columns and whole inner blocks; forward only
-/// with a bias. own selects them at any T; auto selects them if supported, from min_waves on, and
-/// the gradient only with a bias gradient, for which the library needs another pass.
+/// with a bias. own selects them at any T; auto selects them if supported, from min_waves on.
 ///
 /// Errors    Error(kUsage): own is requested but does not support the call. own does not fall back
 ///           silently, because a user who names kernels measures them. auto falls back.

@@ -1,4 +1,5 @@
-// z = x w^T + bias and y = gelu(z) in one kernel: [T, K] x [N, K] -> twice [T, N].
+// y = gelu(z) and gelu'(z) in bytes, z = x w^T + bias, in one kernel: [T, K] x [N, K] -> twice
+// [T, N].
 //
 // Persistent grid: a block stays on 256 columns of the result and takes tiles of 128 rows from top
 // to bottom. Blocks of a cluster, two or one, have the same columns; each loads its part of the
@@ -9,20 +10,21 @@
 //     operands of a stage             indices, 48 KiB each; bias    and 128 accumulators a thread
 //     mbarriers  of a stage: full, empty
 //
-// Epilogue  A finished tile, with bias and rounded, moves to 64 registers of each thread. From
-//           there z is stored and GELU computed, fragment by fragment, while the wgmma of the next
-//           tile run: the consumers would otherwise wait for them.
+// Epilogue  A finished tile, with bias and rounded to f16, moves to 64 registers of each thread.
+//           From there GELU and its derivative are computed in f16 and stored, fragment by
+//           fragment, while the wgmma of the next tile run: the consumers would otherwise wait for
+//           them.
 // Stores    go from registers to global memory and bypass shared memory, whose 128 bytes a clock
 //           the wgmma (80) and the loads (48) use up. For that, adjacent columns have to be in one
 //           thread. Of each n-block of 8 columns lane c of a quad has 2 c and 2 c + 1 (wgmma.cuh),
 //           so the rows of the weights are in shared memory in another order: row 2 c + i of
 //           n-block 8 p + m is row 32 m + 8 c + 2 p + i. Lane c then has, out of n-blocks m, 8 + m,
-//           16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7: 16 bytes, and a quad 64 bytes
-//           of a row.
+//           16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7: 16 bytes of y and 8 of the
+//           derivative. A quad has 64 and 32 bytes of a row: whole sectors.
 // Bound by  the tensor cores, and in a long loop by the GPU's power limit.
-// Figure    T = 24,576, K = 1,024, N = 4,096, bf16, one H200: 290 us, where 206 GFLOP take 261 at
-//           790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to 371. Variants:
-//           kernels/measured/gemm.md.
+// Figure    T = 24,576, K = 1,024, N = 4,096, bf16, one H200, storing z in bf16 instead of bytes:
+//           290 us, where 206 GFLOP take 261 at 790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to
+//           371. Variants: kernels/measured/gemm.md.
 
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
@@ -50,9 +52,9 @@ struct alignas(1024) SharedStorage {
 };
 
 struct Params {
-  const void* bias;  // [columns]
-  void* z;           // [rows, columns]
-  void* y;           // [rows, columns]
+  const void* bias;     // [columns]
+  void* y;              // [rows, columns]
+  uint8_t* derivative;  // [rows, columns]
   int64_t rows;
   int64_t columns;
   int inner_blocks;
@@ -63,24 +65,26 @@ struct Params {
 /// of columns 32 m to 32 m + 7.
 template <class T, Activation kGelu>
 struct Epilogue {
-  Vec<T, kVecSize> z[kFragments];
-  T* z_out;  // address of fragment 0
-  T* y_out;
+  Vec<__half, kVecSize> z[kFragments];
+  T* y_out;  // address of fragment 0
+  uint8_t* derivative_out;
   int64_t columns;
   int rows = 0;  // from the thread's row to the end of the matrix
 
   __device__ __forceinline__ void store(int fragment) const {
-    Vec<T, kVecSize> y;
+    Vec<__half, kVecSize> y = z[fragment];
+    const uint2 derivatives = gelu_instruction::apply_gelu<kGelu>(y.word);
+    if constexpr (!std::is_same_v<T, __half>) {
 #pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      const float2 value = unpacked<T>(z[fragment].word[pair]);
-      y.word[pair] =
-          packed<T>(gelu_instruction::gelu<kGelu>(value.x), gelu_instruction::gelu<kGelu>(value.y));
+      for (int pair = 0; pair < kParts; ++pair) {
+        const float2 value = unpacked<__half>(y.word[pair]);
+        y.word[pair] = packed<T>(value.x, value.y);
+      }
     }
     const int row = fragment % 2 * 8;
     const int64_t offset = row * columns + fragment / 2 * kFragmentStride;
     if (row < rows) {
-      store_vec_streaming(z_out + offset, z[fragment]);
+      __stcs(reinterpret_cast<uint2*>(derivative_out + offset), derivatives);
       // An intrinsic, because nvcc split the store of a plain uint4 in four.
       __stwb(reinterpret_cast<uint4*>(y_out + offset),
              make_uint4(y.word[0], y.word[1], y.word[2], y.word[3]));
@@ -89,9 +93,8 @@ struct Epilogue {
 };
 
 /// Accumulators plus bias, rounded, in the order of columns. bias: of the thread's first column.
-template <class T>
 __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* bias,
-                                         Vec<T, kVecSize> (&z)[kFragments]) {
+                                         Vec<__half, kVecSize> (&z)[kFragments]) {
 #pragma unroll
   for (int m = 0; m < kFragments / 2; ++m) {
     const float4* of = reinterpret_cast<const float4*>(bias + m * kFragmentStride);
@@ -103,8 +106,8 @@ __device__ __forceinline__ void add_bias(const float (&sum)[128], const float* b
     for (int part = 0; part < kParts; ++part) {
       const float* block = &sum[4 * (8 * part + m)];
       const float2 more = added[part];
-      z[2 * m].word[part] = packed<T>(block[0] + more.x, block[1] + more.y);
-      z[2 * m + 1].word[part] = packed<T>(block[2] + more.x, block[3] + more.y);
+      z[2 * m].word[part] = packed<__half>(block[0] + more.x, block[1] + more.y);
+      z[2 * m + 1].word[part] = packed<__half>(block[2] + more.x, block[3] + more.y);
     }
   }
 #pragma unroll
@@ -132,12 +135,12 @@ __device__ __forceinline__ void consume(const Params& params, int half, int warp
     gemm.run_until(params.inner_blocks, sum);
     gemm.finish_tile(sum);
 
-    add_bias<T>(sum, shared.bias + own_column, epilogue.z);
+    add_bias(sum, shared.bias + own_column, epilogue.z);
     const int64_t row = static_cast<int64_t>(tile) * kTileRows + own_row;
     const int64_t offset =
         row * params.columns + static_cast<int64_t>(blockIdx.y) * kTileColumns + own_column;
-    epilogue.z_out = static_cast<T*>(params.z) + offset;
     epilogue.y_out = static_cast<T*>(params.y) + offset;
+    epilogue.derivative_out = params.derivative + offset;
     epilogue.rows = static_cast<int>(params.rows - row);
   }
 #pragma unroll
@@ -196,8 +199,8 @@ void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args) {
       row_pairs_tensor_map(dtype, args.weight.data, outputs, inputs, 8, kTileColumns);
   const RowGrid grid = row_grid(context, kGemmBiasGeluTile, rows, outputs);
   const Params params{.bias = args.bias.data,
-                      .z = args.pre_activation.data,
                       .y = args.y.data,
+                      .derivative = static_cast<uint8_t*>(args.derivative.data),
                       .rows = rows,
                       .columns = outputs,
                       .inner_blocks = static_cast<int>(inputs * size_bytes(dtype) / kInnerBytes),

@@ -1,4 +1,5 @@
-// dx = (dy w) * gelu'(z) and the column sums of dx: [T, N] x [N, K] -> [T, K], [K].
+// dx = (dy w) * gelu'(z), the derivative in bytes, and the column sums of dx: [T, N] x [N, K] ->
+// [T, K], [K].
 //
 // Persistent grid: a block stays on 128 columns of the result and takes tiles of 256 rows from top
 // to bottom. It computes them transposed, dx^T = w^T dy^T, so that a thread has only two columns of
@@ -8,20 +9,22 @@
 //     a thread of each
 //     warp 0     loads the operands     3 stages of 64 inner           each has 64 of the 128
 //                of a stage             indices, 48 KiB each           columns, and of a thread
-//     warp 1     loads z                z: 3 units of 64 rows and      128 accumulators and
-//                                       64 columns for each half       64 registers of derivatives
-//     warps 2, 3 store a half of dx     dx: 2 units for each half
+//     warp 1     loads derivatives      4 units of 64 rows, bytes      128 accumulators and
+//                                       dx: 2 units of 64 rows and     64 registers of derivatives
+//     warps 2, 3 store a half of dx     64 columns for each half
 //     mbarriers  of a stage or unit: full, empty
 //
 // Epilogue  is spread over the wgmma of the next tile: after the wgmma of some inner indices, 16
-//           rows of dx of the tile before are summed and stored, and gelu' of 16 rows of z takes
+//           rows of dx of the tile before are summed and stored, and 16 rows of derivatives take
 //           their place in registers, in f16. After the last wgmma of a tile only the accumulators
 //           are multiplied by the derivatives.
-// Bound by  shared memory, 128 bytes a clock: 80 for the wgmma, 48 for loading the stages, 16 for z
-//           and dx take 442,000 clocks; the tensor cores need 393,000.
-// Figure    T = 24,576, N = 1,024, K = 4,096, bf16, one H200: 330 to 337 us in a training step,
-//           where cuBLASLt's DGELU takes 361 and the column sums 55. Variants:
-//           kernels/measured/gemm.md.
+// Bytes     ldmatrix transposes elements of 16 bits: lane 4 g + c receives columns 2 g and 2 g + 1
+//           of its rows, but accumulates columns g and g + 8. Two shuffles exchange them.
+// Bound by  shared memory, 128 bytes a clock: 80 for the wgmma, 48 for loading the stages, 12 for
+//           derivatives and dx take 430,000 clocks; the tensor cores need 393,000.
+// Figure    T = 24,576, N = 1,024, K = 4,096, bf16, one H200, with z in bf16 instead of bytes: 330
+//           to 337 us in a training step, where cuBLASLt's DGELU takes 361 and the column sums 55.
+//           Variants: kernels/measured/gemm.md.
 
 #include <algorithm>
 
@@ -50,7 +53,8 @@ constexpr int kStages = 3;
 constexpr int kDyBytes = kTileRows * kInnerBlock * 2;
 constexpr int kWeightBytes = kTileColumns * kInnerBlock * 2;
 
-/// z is loaded and dx stored a unit at a time; a thread has 4 pairs of rows of a fragment.
+/// Derivatives, of both halves, are loaded and dx is stored a unit at a time; a thread has 4 pairs
+/// of rows of a fragment.
 constexpr int kUnitRows = 64;
 constexpr int kUnits = kTileRows / kUnitRows;
 constexpr int kUnitBytes = kUnitRows * kHalfColumns * 2;
@@ -58,7 +62,7 @@ constexpr int kFragmentRows = 16;
 constexpr int kFragmentBytes = kFragmentRows * kHalfColumns * 2;
 constexpr int kFragments = kTileRows / kFragmentRows;
 constexpr int kFragmentsPerUnit = kUnitRows / kFragmentRows;
-constexpr int kZUnits = 3;
+constexpr int kDerivativeBytes = kUnitRows * kTileColumns;
 constexpr int kDxUnits = 2;
 
 constexpr int kThreads = 3 * kWarpgroupThreads;
@@ -69,12 +73,12 @@ constexpr int kProducerRegisters = 24;
 struct alignas(1024) SharedStorage {
   unsigned char dy[kStages][kDyBytes];
   unsigned char weight[kStages][kWeightBytes];
-  unsigned char z[2][kZUnits][kUnitBytes];  // by consumer
-  unsigned char dx[2][kDxUnits][kUnitBytes];
+  unsigned char derivative[kUnits][kDerivativeBytes];
+  unsigned char dx[2][kDxUnits][kUnitBytes];  // by consumer
   uint64_t full[kStages];
   uint64_t empty[kStages];
-  uint64_t z_full[2][kZUnits];
-  uint64_t z_empty[2][kZUnits];
+  uint64_t derivative_full[kUnits];
+  uint64_t derivative_empty[kUnits];
   uint64_t dx_full[2][kDxUnits];
   uint64_t dx_empty[2][kDxUnits];
 };
@@ -85,14 +89,6 @@ struct Params {
   int inner_blocks;
   int row_tiles;
 };
-
-/// gelu' of two elements, as f16.
-template <class T, Activation kGelu>
-__device__ __forceinline__ uint32_t gelu_derivative_pair(uint32_t pair) {
-  const float2 z = unpacked<T>(gelu_instruction::clamped<T>(pair));
-  return packed<__half>(gelu_instruction::gelu_derivative<kGelu>(z.x),
-                        gelu_instruction::gelu_derivative<kGelu>(z.y));
-}
 
 /// A tile uses each place of the dx ring twice, so that place and parity depend on the unit alone.
 static_assert(kUnits == 2 * kDxUnits);
@@ -135,22 +131,19 @@ __device__ __forceinline__ void produce(const Params& params, const CUtensorMap&
   });
 }
 
-/// Loads z for both halves. One thread.
-__device__ __forceinline__ void load_z(const Params& params, const CUtensorMap& z,
-                                       SharedStorage& shared) {
-  PipelineState<kZUnits> place;
+/// Loads the derivatives for both halves. One thread.
+__device__ __forceinline__ void load_derivatives(const Params& params,
+                                                 const CUtensorMap& derivative,
+                                                 SharedStorage& shared) {
+  PipelineState<kUnits> unit;
   for_each_tile(params, [&](int tile) {
-    for (int unit = 0; unit < kUnits; ++unit) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t full = at(shared.z_full[half][place.index]);
-        mbarrier_wait(at(shared.z_empty[half][place.index]), place.parity ^ 1);
-        mbarrier_arrive_expect_tx(full, kUnitBytes);
-        tma_load_2d_evict_first(at(shared.z[half][place.index]), z,
-                                first_column() + half * kHalfColumns,
-                                tile * kTileRows + unit * kUnitRows, full);
-      }
-      place.advance();
+    for (int i = 0; i < kUnits; ++i) {
+      const uint32_t full = at(shared.derivative_full[unit.index]);
+      mbarrier_wait(at(shared.derivative_empty[unit.index]), unit.parity ^ 1);
+      mbarrier_arrive_expect_tx(full, kDerivativeBytes);
+      tma_load_2d_evict_first(at(shared.derivative[unit.index]), derivative, first_column(),
+                              tile * kTileRows + unit.index * kUnitRows, full);
+      unit.advance();
     }
   });
 }
@@ -171,7 +164,7 @@ __device__ __forceinline__ void store_dx(const Params& params, const CUtensorMap
 }
 
 /// One of 64 columns' consumers: 4 warps with 16 columns each.
-template <class T, Activation kGelu>
+template <class T>
 struct Consumer {
   const Params& params;
   SharedStorage& shared;
@@ -180,7 +173,7 @@ struct Consumer {
   int lane;
 
   PipelineState<kStages> stage = {};
-  PipelineState<kZUnits> z_place = {};
+  uint32_t tile_parity = 0;
   float total[2] = {};  // sums of columns lane / 4 and lane / 4 + 8 of the warp
 
   /// Offset of this lane's row in a fragment, of which this warp has 16 x 16 elements, four
@@ -218,24 +211,35 @@ struct Consumer {
     }
   }
 
-  /// Reads z of a fragment.
-  __device__ __forceinline__ void read_z(int fragment, uint32_t (&z)[4]) {
-    const int place = z_place.index;
+  /// Bytes of a fragment's derivatives; lane = 4 g + c. x: column g of rows 2 c, 2 c + 1, 2 c + 8
+  /// and 2 c + 9; y: column g + 8 of these rows.
+  __device__ __forceinline__ uint2 read_derivatives(int fragment) const {
+    const int unit = fragment / kFragmentsPerUnit;
     if (fragment % kFragmentsPerUnit == 0) {
-      mbarrier_wait(at(shared.z_full[half][place]), z_place.parity);
+      mbarrier_wait(at(shared.derivative_full[unit]), tile_parity);
     }
-    ldmatrix_x4_trans(z, at(shared.z[half][place][fragment % kFragmentsPerUnit * kFragmentBytes]) +
-                             fragment_offset());
+    const int row = fragment % kFragmentsPerUnit * kFragmentRows + lane % kFragmentRows;
+    const int chunk = (4 * half + warp) ^ (row % 8);
+    uint32_t rows[2];  // columns 2 g and 2 g + 1 of rows 2 c and 2 c + 1, 2 c + 8 and 2 c + 9
+    ldmatrix_x2_trans(
+        rows, at(shared.derivative[unit]) + static_cast<uint32_t>(row * kTileColumns + chunk * 16));
     if (fragment % kFragmentsPerUnit == kFragmentsPerUnit - 1) {
       __syncwarp();
-      if (lane == 0) mbarrier_arrive(at(shared.z_empty[half][place]));
-      z_place.advance();
+      if (lane == 0) mbarrier_arrive(at(shared.derivative_empty[unit]));
     }
+    // Lanes below 16 send their even column first, the others their odd one. So each shuffle brings
+    // every lane one of its two columns: column g first if g is even, otherwise column g + 8.
+    const uint32_t own_first = lane < 16 ? 0x6420 : 0x7531;
+    const int from = lane / 8 * 4 + lane % 4 + (lane & 4) * 4;
+    const uint32_t first = __shfl_sync(kFullWarp, __byte_perm(rows[0], rows[1], own_first), from);
+    const uint32_t second =
+        __shfl_sync(kFullWarp, __byte_perm(rows[0], rows[1], own_first ^ 0x1111), from ^ 16);
+    return lane & 4 ? make_uint2(second, first) : make_uint2(first, second);
   }
 
   __device__ __forceinline__ void run() {
     float sum[128];
-    uint32_t kept[kFragments][4] = {};  // gelu' of a tile; after its last wgmma, its dx
+    uint32_t kept[kFragments][4] = {};  // derivatives of a tile; after its last wgmma, its dx
     bool is_first = true;
     for_each_tile(params, [&](int) {
       int in_flight = 0;  // stage that wgmma may still read
@@ -256,12 +260,14 @@ struct Consumer {
 #pragma unroll
       for (int fragment = 0; fragment < kFragments; ++fragment) {
         gemm_until(1 + params.inner_blocks * fragment / kFragments);
-        uint32_t z[4];
-        read_z(fragment, z);
+        const uint2 bytes = read_derivatives(fragment);
         if (!is_first) write_dx(fragment, kept[fragment]);
+        uint32_t derivatives[4];
+        gelu_instruction::derivative_pairs(bytes, derivatives);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) kept[fragment][j] = gelu_derivative_pair<T, kGelu>(z[j]);
+        for (int j = 0; j < 4; ++j) kept[fragment][j % 2 * 2 + j / 2] = derivatives[j];
       }
+      tile_parity ^= 1;
       gemm_until(params.inner_blocks);
       wgmma_wait<0>();
       hold_registers(sum);
@@ -292,11 +298,11 @@ struct Consumer {
 };
 
 /// grid: columns / 128; row blocks.
-template <class T, Activation kGelu>
+template <class T>
 __global__ void __launch_bounds__(kThreads, 1)
     gemm_dgelu_dbias_kernel(const __grid_constant__ CUtensorMap dy,
                             const __grid_constant__ CUtensorMap weight,
-                            const __grid_constant__ CUtensorMap z,
+                            const __grid_constant__ CUtensorMap derivative,
                             const __grid_constant__ CUtensorMap dx,
                             const __grid_constant__ Params params) {
   extern __shared__ __align__(1024) unsigned char raw[];
@@ -309,11 +315,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       mbarrier_init(at(shared.full[i]), 1);
       mbarrier_init(at(shared.empty[i]), 2);
     }
+    for (int i = 0; i < kUnits; ++i) {
+      mbarrier_init(at(shared.derivative_full[i]), 1);
+      mbarrier_init(at(shared.derivative_empty[i]), 2 * kWarps);
+    }
     for (int half = 0; half < 2; ++half) {
-      for (int i = 0; i < kZUnits; ++i) {
-        mbarrier_init(at(shared.z_full[half][i]), 1);
-        mbarrier_init(at(shared.z_empty[half][i]), kWarps);
-      }
       for (int i = 0; i < kDxUnits; ++i) {
         mbarrier_init(at(shared.dx_full[half][i]), kWarps);
         mbarrier_init(at(shared.dx_empty[half][i]), 1);
@@ -331,18 +337,18 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (warp == 0) {
         produce(params, dy, weight, shared);
       } else if (warp == 1) {
-        load_z(params, z, shared);
+        load_derivatives(params, derivative, shared);
       } else {
         store_dx(params, dx, warp - 2, shared);
       }
     }
   } else {
     warpgroup_reg_alloc<kConsumerRegisters>();
-    Consumer<T, kGelu>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
+    Consumer<T>{params, shared, warp / 4 - 1, warp % 4, lane}.run();
   }
 }
 
-template <class T, Activation kGelu>
+template <class T>
 void launch(CudaContext& context, const LinearBwdData& args) {
   const int64_t rows = args.dy.extent(0);
   const int64_t outputs = args.dy.extent(1);
@@ -359,11 +365,11 @@ void launch(CudaContext& context, const LinearBwdData& args) {
                       .row_tiles = tiles};
 
   const DType dtype = args.dy.dtype;
-  launch_dependent(context.stream, gemm_dgelu_dbias_kernel<T, kGelu>,
+  launch_dependent(context.stream, gemm_dgelu_dbias_kernel<T>,
                    {{columns / kTileColumns, row_blocks}, kThreads, sizeof(SharedStorage)},
                    matrix_tensor_map(dtype, args.dy.data, rows, outputs, kTileRows),
                    matrix_tensor_map(dtype, args.weight.data, outputs, columns, kInnerBlock),
-                   matrix_tensor_map(dtype, args.saved.data, rows, columns, kUnitRows),
+                   matrix_tensor_map(DType::kU8, args.derivative.data, rows, columns, kUnitRows),
                    matrix_tensor_map(dtype, args.dx.data, rows, columns, kUnitRows), params);
   if (!args.dbias_below.has_data()) return;
   add_up_columns(context, partial, row_blocks, args.accumulate_dbias, args.dbias_below);
@@ -375,10 +381,7 @@ void launch(CudaContext& context, const LinearBwdData& args) {
 using namespace gemm_dgelu_dbias;
 
 void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args) {
-  dispatch_16bit(args.dy.dtype, [&]<class T>(TypeTag<T>) {
-    dispatch_gelu(args.activation,
-                  [&]<Activation kGelu>(ActivationTag<kGelu>) { launch<T, kGelu>(context, args); });
-  });
+  dispatch_16bit(args.dy.dtype, [&]<class T>(TypeTag<T>) { launch<T>(context, args); });
 }
 
 }  // namespace bertha

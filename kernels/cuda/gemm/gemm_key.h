@@ -18,15 +18,10 @@ enum class GemmEpilogue : uint8_t {
   kNone,
   kBias,      // + bias
   kGeluBias,  // gelu(z = A B + bias), stores z too
-  kDgelu,     // * gelu'(saved)
 };
 
 constexpr bool has_bias(GemmEpilogue epilogue) {
   return epilogue == GemmEpilogue::kBias || epilogue == GemmEpilogue::kGeluBias;
-}
-/// The pre-activation, written or read.
-constexpr bool has_aux(GemmEpilogue epilogue) {
-  return epilogue == GemmEpilogue::kGeluBias || epilogue == GemmEpilogue::kDgelu;
 }
 
 /// Operands that begin at multiples of this have every algorithm of the library to choose from.

@@ -60,8 +60,6 @@ cublasLtEpilogue_t native_epilogue(GemmEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_BIAS;
     case GemmEpilogue::kGeluBias:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-    case GemmEpilogue::kDgelu:
-      return CUBLASLT_EPILOGUE_DGELU;
   }
   fail(ExitCode::kInternal, "epilogue ", static_cast<int>(epilogue));
 }
@@ -150,7 +148,7 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
     set(made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(data_type(key.dtype)));
     set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address_aligned_to(key.bias_alignment));
   }
-  if (has_aux(key.epilogue)) {
+  if (key.epilogue == GemmEpilogue::kGeluBias) {
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE,
         static_cast<int32_t>(data_type(key.dtype)));
     set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
@@ -278,7 +276,9 @@ void GemmPlans::run(const GemmPlan& plan, const GemmOperands& operands) {
   const GemmEpilogue epilogue = plan.key.epilogue;
   cublasLtMatmulDesc_t operation = plan.operation.get();
   if (has_bias(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
-  if (has_aux(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  if (epilogue == GemmEpilogue::kGeluBias) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  }
   if (is_fp8(plan.key.a_dtype)) {
     set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.a_inverse_scale);
     set(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.b_inverse_scale);

@@ -57,7 +57,7 @@ struct GemmOperands {
   const void* b;
   void* d;                                // also read if the key accumulates
   const void* bias = nullptr;             // kBias, kGeluBias
-  void* aux = nullptr;                    // kGeluBias: z, out; kDgelu: saved
+  void* aux = nullptr;                    // kGeluBias: z, out
   const void* a_inverse_scale = nullptr;  // fp8: f32, in device memory
   const void* b_inverse_scale = nullptr;  // fp8: f32, in device memory
 };

@@ -1,8 +1,8 @@
 // Linear layers on cuBLASLt, with bias and GELU in its epilogues if it has them, and on own kernels
-// for GEMMs with a GELU (gelu_choice.h). Work that no epilogue does is a pass of linear_kernels.h.
-// The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites and is
-// slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their result
-// too; the library's epilogue with the derivative of GELU is slower there than a pass.
+// for GEMMs with a GELU whose derivative is stored (gelu_choice.h). Work that no epilogue does is a
+// pass of linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites
+// and is slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their
+// result too.
 //
 // Exact     if a half-precision gradient is accumulated (dx, dweight), the library rounds the
 //           GEMM and then the sum: round(round(GEMM) + old), element for element.
@@ -27,12 +27,6 @@ int alignment_of(std::initializer_list<const void*> addresses) {
   uintptr_t bits = kFullAlignmentBytes;
   for (const void* address : addresses) bits |= reinterpret_cast<uintptr_t>(address);
   return static_cast<int>(bits & (~bits + 1));
-}
-
-/// Whether the library's GELU and its gradient are used. Not for f32: their tanh is 5e-6 off, and
-/// f32 is there to compare with. The pre-activation's rows must be multiples of 16 bytes.
-bool gelu_in_epilogue(DType dtype, int64_t columns) {
-  return dtype != DType::kF32 && columns % 8 == 0;
 }
 
 /// The plan for `key`, or the error that there is none: a plain GEMM of any shape has one.
@@ -66,10 +60,9 @@ void check_fp8(const CudaContext& context, const char* operation, const GemmKey&
 
 /// The call of an own kernel, x [T, inner] times a weight to [T, columns], reading and writing
 /// `views`.
-GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns, Activation gelu,
+GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns,
                    std::initializer_list<const void*> views) {
   return {.io = x.dtype,
-          .gelu = gelu,
           .columns = columns,
           .inner = x.extent(1),
           .sm_count = planned_sm_count(chosen_options(context), context.sm_count),
@@ -77,18 +70,18 @@ GeluCall gelu_call(const CudaContext& context, const View& x, int64_t columns, A
 }
 
 bool takes_own_kernel(const CudaContext& context, const LinearFwd& args) {
-  if (!keeps_pre_activation(args.activation) || is_fp8(args.x.dtype)) return false;
-  GeluCall call = gelu_call(context, args.x, args.weight.extent(0), args.activation,
-                            {args.x.data, args.weight.data, args.y.data, args.pre_activation.data});
+  if (!args.derivative.has_data() || is_fp8(args.x.dtype)) return false;
+  GeluCall call = gelu_call(context, args.x, args.weight.extent(0),
+                            {args.x.data, args.weight.data, args.y.data, args.derivative.data});
   call.has_bias = args.bias.has_data();
   return args.x.extent(0) >= own_gemm_bias_gelu_from(chosen_options(context).gelu_gemms, call);
 }
 
 bool takes_own_kernel(const CudaContext& context, const LinearBwdData& args) {
-  if (!keeps_pre_activation(args.activation) || is_fp8(args.dy.dtype)) return false;
-  GeluCall call = gelu_call(context, args.dy, args.weight.extent(1), args.activation,
-                            {args.dy.data, args.weight.data, args.dx.data, args.saved.data});
-  call.has_bias = args.dbias_below.has_data();
+  if (!args.derivative.has_data() || is_fp8(args.dy.dtype)) return false;
+  const GeluCall call =
+      gelu_call(context, args.dy, args.weight.extent(1),
+                {args.dy.data, args.weight.data, args.dx.data, args.derivative.data});
   return args.dy.extent(0) >= own_gemm_dgelu_dbias_from(chosen_options(context).gelu_gemms, call);
 }
 
@@ -103,7 +96,7 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
     return false;
   }
   GeluCall call = gelu_call(
-      context, x, weight.extent(0), quantize.activation,
+      context, x, weight.extent(0),
       {x.data, weight.data, quantize.q.data, quantize.transposed.data, quantize.derivative.data});
   call.io = quantize.x.dtype;
   return x.extent(0) >= own_gemm_gelu_fp8_from(chosen_options(context).gelu_gemms, call);
@@ -132,15 +125,12 @@ GemmEpilogue epilogue_of(const LinearFwd& args) {
   // The bias of an f32 GEMM of fp8 would have to be bf16.
   const bool is_wide_fp8 = is_fp8(args.x.dtype) && args.y.dtype == DType::kF32;
   if (!args.bias.has_data() || is_wide_fp8) return GemmEpilogue::kNone;
+  // Not for f32: the library's tanh is 5e-6 off, and f32 is there to compare with. The rows of the
+  // pre-activation must be multiples of 16 bytes.
   const bool has_gelu = args.activation == Activation::kGeluTanh &&
-                        gelu_in_epilogue(args.y.dtype, args.weight.extent(0));
+                        args.pre_activation.has_data() && args.y.dtype != DType::kF32 &&
+                        args.y.extent(1) % 8 == 0;
   return has_gelu ? GemmEpilogue::kGeluBias : GemmEpilogue::kBias;
-}
-
-GemmEpilogue epilogue_of(const LinearBwdData& args) {
-  const bool has_gelu = args.activation == Activation::kGeluTanh && !is_fp8(args.dy.dtype) &&
-                        gelu_in_epilogue(args.dx.dtype, args.dx.extent(1));
-  return has_gelu ? GemmEpilogue::kDgelu : GemmEpilogue::kNone;
 }
 
 }  // namespace
@@ -165,6 +155,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
              {"weight", args.weight},
              {"y", args.y},
              {"pre_activation", args.pre_activation},
+             {"derivative", args.derivative},
              {"x_inverse_scale", args.x_inverse_scale},
              {"weight_inverse_scale", args.weight_inverse_scale}});
   GemmOperands operands{.a = args.weight.data,
@@ -176,7 +167,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
                         .b_inverse_scale = args.x_inverse_scale.data};
   if (key.epilogue == GemmEpilogue::kGeluBias && run_with_epilogue(plans, key, operands)) return;
 
-  const View& z = keeps_pre_activation(args.activation) ? args.pre_activation : args.y;
+  const View& z = args.pre_activation.has_data() ? args.pre_activation : args.y;
   operands.d = z.data;
   if (key.epilogue == GemmEpilogue::kGeluBias) key.epilogue = GemmEpilogue::kBias;
   const bool has_added_bias =
@@ -184,7 +175,7 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (!has_added_bias) run_plain(plans, key, operands);
   const View bias_left = has_added_bias ? View() : args.bias;
   if (bias_left.has_data() || args.activation != Activation::kNone) {
-    add_bias_and_activate(context, z, bias_left, args.y, args.activation);
+    add_bias_and_activate(context, z, bias_left, args);
   }
 }
 
@@ -196,7 +187,6 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
                     .dtype = args.dx.dtype,
                     .a_dtype = args.weight.dtype,
                     .b_dtype = args.dy.dtype,
-                    .epilogue = epilogue_of(args),
                     .accumulate = args.accumulate,
                     .rows = args.dy.extent(0),
                     .inputs = args.dx.extent(1),
@@ -208,20 +198,21 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
              {"weight", args.weight},
              {"dx", args.dx},
              {"saved", args.saved},
+             {"derivative", args.derivative},
              {"dy_inverse_scale", args.dy_inverse_scale},
              {"weight_inverse_scale", args.weight_inverse_scale}});
-  const GemmOperands operands{.a = args.weight.data,
-                              .b = args.dy.data,
-                              .d = args.dx.data,
-                              .aux = args.saved.data,
-                              .a_inverse_scale = args.weight_inverse_scale.data,
-                              .b_inverse_scale = args.dy_inverse_scale.data};
-  if (key.epilogue == GemmEpilogue::kDgelu && run_with_epilogue(plans, key, operands)) return;
-  run_plain(plans, key, operands);
-  if (args.activation != Activation::kNone) {
-    multiply_by_derivative(
-        context,
-        {.dy = args.dx, .saved = args.saved, .dx = args.dx, .activation = args.activation});
+  run_plain(plans, key,
+            {.a = args.weight.data,
+             .b = args.dy.data,
+             .d = args.dx.data,
+             .a_inverse_scale = args.weight_inverse_scale.data,
+             .b_inverse_scale = args.dy_inverse_scale.data});
+  const bool has_derivative = args.derivative.has_data();
+  if (has_derivative || args.activation != Activation::kNone) {
+    multiply_by_derivative(context, {.dy = args.dx,
+                                     .saved = has_derivative ? args.derivative : args.saved,
+                                     .dx = args.dx,
+                                     .activation = args.activation});
   }
 }
 

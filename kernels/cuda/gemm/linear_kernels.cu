@@ -2,9 +2,8 @@
 //
 // Column sums: a warp reads 512 bytes of a row, the warps of a block take its rows round-robin with
 // 8 loads in flight; each block stores a partial sum, and a second kernel adds these in a fixed
-// order. Of the activations only gelu' of the masked positions, tanh of the pooler and f32 come
-// here in training, so their arithmetic stays as on the CPU backend. GELUs of the exact form that
-// the own GEMMs do not serve come here too: cuBLASLt does not have an epilogue for it.
+// order. Of the activations gelu' of the masked positions, tanh of the pooler, f32 and GELUs that
+// the own GEMMs do not serve come here in training; their arithmetic stays as on the CPU backend.
 //
 // Bound by  memory (sums), exp and division (gelu).
 // Figure    column sums of 24,576 x 4,096 in bf16, one H200: 55 us, 3.7 of 4.3 TB/s. More:
@@ -35,19 +34,20 @@ __device__ __forceinline__ float activated(float z) {
   return z;
 }
 
-/// The derivative, from the pre-activation (GELUs) or the output (tanh).
+/// The derivative, from the pre-activation (GELUs), the output (tanh) or its byte (kNone).
 template <Activation kActivation>
 __device__ __forceinline__ float derivative(float saved) {
   if constexpr (kActivation == Activation::kGeluTanh) return gelu_derivative(saved);
   if constexpr (kActivation == Activation::kTanh) return 1.0f - saved * saved;
   if constexpr (kActivation == Activation::kGelu) return gelu_erf_derivative(saved);
-  return 1.0f;
+  return (saved - kDerivativeZero) * kDerivativeStep;
 }
 
 /// kVec elements per thread: 16 bytes, or 1 element if rows or addresses do not allow that.
 template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    bias_activation_kernel(T* z, const T* bias, T* y, int64_t vecs, int64_t columns) {
+    bias_activation_kernel(T* z, const T* bias, T* y, uint8_t* derivatives, int64_t vecs,
+                           int64_t columns) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vecs;
        i += stride) {
@@ -60,15 +60,25 @@ __global__ void __launch_bounds__(kThreads)
       for (int e = 0; e < kVec; ++e) value[e] += added[e];
       if (y != z) store_floats(z + i * kVec, value);
     }
+    if (keeps_pre_activation(kActivation) && derivatives != nullptr) {
+      Vec<uint8_t, kVec> bytes;
+#pragma unroll
+      for (int e = 0; e < kVec; ++e)
+        bytes.elem[e] = derivative_byte(derivative<kActivation>(value[e]));
+      store_vec(derivatives + i * kVec, bytes);
+    }
 #pragma unroll
     for (int e = 0; e < kVec; ++e) value[e] = activated<kActivation>(value[e]);
     store_floats(y + i * kVec, value);
   }
 }
 
+template <class T, Activation kActivation>
+using Saved = std::conditional_t<kActivation == Activation::kNone, uint8_t, T>;
+
 template <class T, int kVec, Activation kActivation>
 __global__ void __launch_bounds__(kThreads)
-    derivative_kernel(const T* dy, const T* saved, T* dx, int64_t vecs) {
+    derivative_kernel(const T* dy, const Saved<T, kActivation>* saved, T* dx, int64_t vecs) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < vecs;
        i += stride) {
@@ -180,20 +190,21 @@ void add_up_columns(const CudaContext& context, const float* partial, int64_t bl
   });
 }
 
-void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
-                           Activation activation) {
+void add_bias_and_activate(CudaContext& context, const View& z, const View& bias,
+                           const LinearFwd& args) {
   const int64_t columns = z.extent(1);
   dispatch_io(z.dtype, [&]<class T>(TypeTag<T>) {
-    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
+    dispatch_activation(args.activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
       T* from = elements<T>(z);
-      T* to = elements<T>(y);
+      T* to = elements<T>(args.y);
       const T* added = optional_elements<T>(bias);
-      const bool is_wide = columns % kVec16<T> == 0 && is_aligned({from, to, added});
+      auto* derivatives = static_cast<uint8_t*>(args.derivative.data);
+      const bool is_wide = columns % kVec16<T> == 0 && is_aligned({from, to, added, derivatives});
       dispatch_vec<T>(is_wide, [&]<int N>(std::integral_constant<int, N>) {
         const int64_t vecs = z.elements() / N;
         launch_kernel(context.stream, bias_activation_kernel<T, N, kActivation>,
                       {blocks_on(context, vecs, kThreads, kBlocksPerSm), kThreads}, from, added, to,
-                      vecs, columns);
+                      derivatives, vecs, columns);
       });
     });
   });
@@ -203,7 +214,7 @@ void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
   dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) {
     dispatch_activation(args.activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
       const T* dy = elements<T>(args.dy);
-      const T* saved = elements<T>(args.saved);
+      const auto* saved = static_cast<const Saved<T, kActivation>*>(args.saved.data);
       T* dx = elements<T>(args.dx);
       const int64_t count = args.dy.elements();
       const bool is_wide = count % kVec16<T> == 0 && is_aligned({dy, saved, dx});

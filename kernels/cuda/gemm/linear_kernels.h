@@ -5,14 +5,14 @@
 
 namespace bertha {
 
-// Work that no GEMM epilogue does, as passes over memory. Every view is io; rows > 0.
+// Work that no GEMM epilogue does, as passes over memory. Views are io; rows > 0.
 
-/// y = activation(z + bias) over [T, N]; bias may have no data; y may be z. If y is not z, the bias
-/// is also added to z, which is then the pre-activation.
-void add_bias_and_activate(CudaContext& context, const View& z, const View& bias, const View& y,
-                           Activation activation);
+/// args.y = args.activation(z + bias) over [T, N], and args.derivative if it has data; bias may
+/// have no data; y may be z. If y is not z, the bias is also added to z, the pre-activation.
+void add_bias_and_activate(CudaContext& context, const View& z, const View& bias,
+                           const LinearFwd& args);
 
-/// dx = dy * activation'(saved); dx may be dy.
+/// dx = dy * activation'(saved); dx may be dy. kNone: `saved` is the derivative in bytes.
 void multiply_by_derivative(CudaContext& context, const ActivationBwd& args);
 
 /// target[n] (+)= sum over t of values[t, n], summed in f32 in a fixed order.
@@ -25,9 +25,9 @@ void add_up_columns(const CudaContext& context, const float* partial, int64_t bl
 
 // GEMMs with their epilogues in own kernels, for the calls that gelu_choice.h selects.
 
-/// gemm_bias_gelu.cu. GELU is applied to the rounded pre-activation, as it is stored.
+/// gemm_bias_gelu.cu, with `derivative`.
 void run_gemm_bias_gelu(CudaContext& context, const LinearFwd& args);
-/// gemm_dgelu_dbias.cu.
+/// gemm_dgelu_dbias.cu, the same.
 void run_gemm_dgelu_dbias(CudaContext& context, const LinearBwdData& args);
 /// gemm_gelu_fp8.cu.
 void run_gemm_gelu_fp8(CudaContext& context, const LinearFwdQuantize& args);

@@ -47,6 +47,13 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], uint32_t ad
                : "r"(address));
 }
 
+/// Two matrices, transposed; lanes 8i .. 8i + 7 give the row addresses of matrix i.
+__device__ __forceinline__ void ldmatrix_x2_trans(uint32_t (&to)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(address));
+}
+
 /// Stores four 8x8 matrices; lanes 8i .. 8i + 7 give the rows of matrix i.
 __device__ __forceinline__ void stmatrix_x4(uint32_t address, const uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),

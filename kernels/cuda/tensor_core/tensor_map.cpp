@@ -50,9 +50,10 @@ CUtensorMapDataType type_of(DType dtype) {
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     case DType::kE4M3:
     case DType::kE5M2:
+    case DType::kU8:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     default:
-      fail(ExitCode::kInternal, "tensor map of ", name(dtype), ", want 16 bits or fp8");
+      fail(ExitCode::kInternal, "tensor map of ", name(dtype), ", want 16 bits or bytes");
   }
 }
 

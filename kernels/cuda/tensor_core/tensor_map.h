@@ -8,7 +8,7 @@
 
 namespace bertha {
 
-/// TMA descriptor of a row-major matrix [rows, columns] of f16, bf16 or fp8 on the device, for
+/// TMA descriptor of a row-major matrix [rows, columns] of f16, bf16, fp8 or u8 on the device, for
 /// boxes of box_rows rows and 128 bytes of columns, swizzled over 128 bytes (the tiles of
 /// wgmma.cuh). What lies past the last row or column is loaded as zeros. Goes to a kernel by value,
 /// as `const __grid_constant__ CUtensorMap`.

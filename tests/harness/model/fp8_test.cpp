@@ -92,7 +92,14 @@ TEST(Fp8Model, WithoutScalesItComputesInIo) {
   EXPECT_TRUE(fp8.bert.needs_scales());
   EXPECT_EQ(fp8.eval_loss(batch), io.eval_loss(batch));
   EXPECT_EQ(fp8.loss_and_gradients(batch), io.loss_and_gradients(batch));
-  EXPECT_EQ(fp8.gradients, io.gradients);
+  // With io f32 only the fp8 model saves derivatives of GELUs in bytes, within half a step.
+  double error = 0;
+  double square = 0;
+  for (size_t i = 0; i < io.gradients.size(); ++i) {
+    error += std::pow(static_cast<double>(fp8.gradients[i] - io.gradients[i]), 2);
+    square += std::pow(static_cast<double>(io.gradients[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(error / square), static_cast<double>(kDerivativeStep));
   for (const int32_t most : fp8.maxima()) EXPECT_GT(most, 0);
   EXPECT_EQ(io.bert.fp8_maxima().elements(), 0);
 }
@@ -149,7 +156,6 @@ TEST(Fp8Model, AnInputRoundedAsItIsStoredIsThatOfItsPass) {
   const Fp8State state = allocate_fp8_state(arena, dims);
   const Fp8Layer layer{.weights = state.weight_copies[0],
                        .inputs_transposed = saved.fp8_inputs,
-                       .gelu_derivative = saved.fp8_derivative,
                        .input_scales = state.inputs(),
                        .gradient_scales = state.gradients(),
                        .weight_scales = state.weights(),
@@ -163,7 +169,7 @@ TEST(Fp8Model, AnInputRoundedAsItIsStoredIsThatOfItsPass) {
   const LinearFwd in_io{.x = saved.attention_y,
                         .weight = arena.take(DType::kBF16, {dims.F, dims.H}),
                         .bias = View(),
-                        .y = saved.ff_pre,
+                        .y = saved.ff_mid,
                         .pre_activation = View()};
   for (const GemmMode mode : {GemmMode::kFp8, GemmMode::kFp8Eval}) {
     NotedOps by_pass;
