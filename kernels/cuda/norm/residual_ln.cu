@@ -2,8 +2,8 @@
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
-// the sum and the bits and writes dresidual and dx, 4.06 U. e4m3 of y adds 0.5 U, or in place of y
-// saves as much; so does e5m2 in place of dx.
+// the sum and the bits and writes dresidual and dx, 4.06 U. e4m3 of y adds 0.5 U, e5m2 in place of
+// dx saves as much.
 //
 // Forward, a one-shot grid of blocks as small as a team: 55.5 us on an H200 with dropout, where a
 // plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in
@@ -41,27 +41,7 @@ struct ForwardPointers {
   float* rstd;
   uint8_t* mask;
   const int32_t* dropout_rows;  // may be null
-  // Of residual_norm; null without.
-  const float* residual_mean;
-  const float* residual_rstd;
-  const T* residual_gamma;
-  const T* residual_beta;
 };
-
-/// The LayerNorm of a thread's elements, rounded.
-template <class T>
-__device__ __forceinline__ Vec<T, kVecSize> normalized(const float (&x)[kVecSize],
-                                                       const RowStatistics& statistics,
-                                                       const Vec<T, kVecSize>& gamma,
-                                                       const Vec<T, kVecSize>& beta) {
-  const float shift = -statistics.mean * statistics.rstd;
-  float y[kVecSize];
-#pragma unroll
-  for (int i = 0; i < kVecSize; ++i) {
-    y[i] = fmaf(fmaf(x[i], statistics.rstd, shift), element(gamma, i), element(beta, i));
-  }
-  return to_vec<T>(y);
-}
 
 /// A batch of rows per team; the grid is one-shot. kRounds: y is also stored in e4m3.
 template <class Shape, bool kRounds>
@@ -88,17 +68,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     return team.inside ? load_vec(values + team.thread * kVecSize) : Vec<T, kVecSize>{};
   };
   const Vec<T, kVecSize> bias = parameter(p.bias);
-  const bool is_normalized = p.residual_mean != nullptr;  // the residual, below
-  RowStatistics of_residual[kRows] = {};
-  Vec<T, kVecSize> residual_gamma = {};
-  Vec<T, kVecSize> residual_beta = {};
-  if (is_normalized) {
-    for_rows<kRows>(left, [&](int r) {
-      of_residual[r] = {p.residual_mean[first + r], p.residual_rstd[first + r]};
-    });
-    residual_gamma = parameter(p.residual_gamma);
-    residual_beta = parameter(p.residual_beta);
-  }
 
   uint32_t kept[kRows];
 #pragma unroll
@@ -110,11 +79,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   }
   float sum[kRows][kVecSize] = {};
   for_rows<kRows>(left, [&](int r) {
-    if (is_normalized) {
-      float values[kVecSize];
-      to_floats(residual[r], values);
-      residual[r] = normalized(values, of_residual[r], residual_gamma, residual_beta);
-    }
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       const float input = element(x[r], i) + element(bias, i);
@@ -134,8 +98,15 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   RowStatistics statistics[kRows];
   row_statistics(team, sum, epsilon, exchange, 0, first, rows, p.mean, p.rstd, statistics);
   for_rows<kRows>(left, [&](int r) {
-    const Vec<T, kVecSize> rounded[] = {normalized(sum[r], statistics[r], gamma, beta)};
-    if (!kRounds || p.y != nullptr) store_vec_global(p.y + at + r * team.columns, rounded[0]);
+    const float shift = -statistics[r].mean * statistics[r].rstd;
+    float y[kVecSize];
+#pragma unroll
+    for (int i = 0; i < kVecSize; ++i) {
+      const float normalized = fmaf(sum[r][i], statistics[r].rstd, shift);
+      y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
+    }
+    const Vec<T, kVecSize> rounded[] = {to_vec<T>(y)};
+    store_vec_global(p.y + at + r * team.columns, rounded[0]);
     if constexpr (kRounds) {
       *reinterpret_cast<uint2*>(y_fp8.q + at + r * team.columns) = rounding.round(rounded[0]);
       rounding.record(rounded, r < live ? 1 : 0);
@@ -170,15 +141,11 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .gamma = aligned_elements<T>(args.gamma),
         .beta = aligned_elements<T>(args.beta),
         .sum = aligned_elements<T>(args.sum),
-        .y = rounds && !args.is_y_needed ? nullptr : aligned_elements<T>(args.y),
+        .y = aligned_elements<T>(args.y),
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
-        .dropout_rows = optional_elements<int32_t>(args.dropout_rows),
-        .residual_mean = optional_elements<float>(args.residual_norm.mean),
-        .residual_rstd = optional_elements<float>(args.residual_norm.rstd),
-        .residual_gamma = optional_elements<T>(args.residual_norm.gamma),
-        .residual_beta = optional_elements<T>(args.residual_norm.beta)};
+        .dropout_rows = optional_elements<int32_t>(args.dropout_rows)};
     dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&]<class Shape>(Shape) {
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
       const auto kernel = rounds ? &residual_ln_fwd_kernel<Shape, sizeof(T) == 2>
