@@ -56,8 +56,8 @@ MemoryFit fit_into(const PlanRequest& request, int64_t memory_bytes);
 
 /// FLOP/s of a whole training step of BERT-large with 24,576 tokens on one H200: see
 /// kernels/measured/step.md. Smaller steps and models reach less.
-inline constexpr double kStepFlopsPerSecond16Bit = 550e12;
-inline constexpr double kStepFlopsPerSecondFp8 = 780e12;
+inline constexpr double kStepFlopsPerSecond16Bit = 556e12;
+inline constexpr double kStepFlopsPerSecondFp8 = 790e12;
 
 /// Time of a run on H200s at that rate, if communication between ranks took no time.
 struct TimeEstimate {

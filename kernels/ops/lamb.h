@@ -130,7 +130,7 @@ struct LambApply {
 /// the update directions.
 ///
 /// Needs     segments as LambMoments.
-/// Writes    m, v, weight, model_weight, norms; with state.skip only model_weight = weight, norms 0.
+/// Writes    m, v, weight, model_weight, norms; with state.skip model_weight = weight, norms = 0.
 struct LambStep {
   static constexpr const char* kName = "lamb_step";
   View gradient;      // io  [N]

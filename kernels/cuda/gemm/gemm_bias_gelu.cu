@@ -22,9 +22,9 @@
 //           16 + m and 24 + m, columns 32 m + 8 c to 32 m + 8 c + 7: 16 bytes of y and 8 of the
 //           derivative. A quad has 64 and 32 bytes of a row: whole sectors.
 // Bound by  the tensor cores, and in a long loop by the GPU's power limit.
-// Figure    T = 24,576, K = 1,024, N = 4,096, bf16, one H200, storing z in bf16 instead of bytes:
-//           290 us, where 206 GFLOP take 261 at 790 TFLOP/s; cuBLASLt's GELU_AUX_BIAS takes 355 to
-//           371. Variants: kernels/measured/gemm.md.
+// Figure    T = 24,576, K = 1,024, N = 4,096, bf16, one H200: 312 us in a training step, where a
+//           plain GEMM of the same size takes 298 and cuBLASLt's GELU_AUX_BIAS 384. Variants:
+//           kernels/measured/gemm.md.
 
 #include "kernels/base/cuda/vec.cuh"
 #include "kernels/cuda/gemm/gelu.cuh"
