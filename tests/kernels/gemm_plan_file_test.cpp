@@ -27,7 +27,7 @@ GemmKey key(GemmKind kind, DType dtype, GemmEpilogue epilogue, int64_t rows) {
 
 TunedGemms some_plans() {
   TunedGemms tuned;
-  tuned[key(GemmKind::kForward, DType::kBF16, GemmEpilogue::kGeluBias, 24576)] = {
+  tuned[key(GemmKind::kForward, DType::kBF16, GemmEpilogue::kBias, 24576)] = {
       ~uint64_t{0}, 0, 1, 2, 3, 4, 5, uint64_t{1} << 63};
   tuned[key(GemmKind::kDataGradient, DType::kF16, GemmEpilogue::kNone, 256)] = {7, 6, 5, 4,
                                                                                 3, 2, 1, 0};

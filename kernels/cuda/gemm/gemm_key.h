@@ -14,15 +14,7 @@ namespace bertha {
 enum class GemmKind : uint8_t { kForward, kDataGradient, kWeightGradient };
 
 /// The library's epilogue of a GEMM.
-enum class GemmEpilogue : uint8_t {
-  kNone,
-  kBias,      // + bias
-  kGeluBias,  // gelu(z = A B + bias), stores z too
-};
-
-constexpr bool has_bias(GemmEpilogue epilogue) {
-  return epilogue == GemmEpilogue::kBias || epilogue == GemmEpilogue::kGeluBias;
-}
+enum class GemmEpilogue : uint8_t { kNone, kBias };
 
 /// Operands that begin at multiples of this have every algorithm of the library to choose from.
 inline constexpr int kFullAlignmentBytes = 16;

@@ -58,8 +58,6 @@ cublasLtEpilogue_t native_epilogue(GemmEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_DEFAULT;
     case GemmEpilogue::kBias:
       return CUBLASLT_EPILOGUE_BIAS;
-    case GemmEpilogue::kGeluBias:
-      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   }
   fail(ExitCode::kInternal, "epilogue ", static_cast<int>(epilogue));
 }
@@ -144,15 +142,9 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, native_transpose(b_transposed));
   set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(native_epilogue(key.epilogue)));
   set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(key.sm_count));
-  if (has_bias(key.epilogue)) {
+  if (key.epilogue == GemmEpilogue::kBias) {
     set(made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(data_type(key.dtype)));
     set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address_aligned_to(key.bias_alignment));
-  }
-  if (key.epilogue == GemmEpilogue::kGeluBias) {
-    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE,
-        static_cast<int32_t>(data_type(key.dtype)));
-    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, m);
-    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address_aligned_to(key.matrix_alignment));
   }
   if (is_fp8(key.a_dtype)) {
     set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(key.fast_accumulate));
@@ -273,11 +265,9 @@ std::vector<cublasLtMatmulAlgo_t> GemmPlans::heuristics(const GemmPlan& plan, in
 }
 
 void GemmPlans::run(const GemmPlan& plan, const GemmOperands& operands) {
-  const GemmEpilogue epilogue = plan.key.epilogue;
   cublasLtMatmulDesc_t operation = plan.operation.get();
-  if (has_bias(epilogue)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
-  if (epilogue == GemmEpilogue::kGeluBias) {
-    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
+  if (plan.key.epilogue == GemmEpilogue::kBias) {
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   }
   if (is_fp8(plan.key.a_dtype)) {
     set(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.a_inverse_scale);

@@ -56,8 +56,7 @@ struct GemmOperands {
   const void* a;
   const void* b;
   void* d;                                // also read if the key accumulates
-  const void* bias = nullptr;             // kBias, kGeluBias
-  void* aux = nullptr;                    // kGeluBias: z, out
+  const void* bias = nullptr;             // kBias
   const void* a_inverse_scale = nullptr;  // fp8: f32, in device memory
   const void* b_inverse_scale = nullptr;  // fp8: f32, in device memory
 };

@@ -69,15 +69,14 @@ class AlgorithmTimer {
     one.us = time_us(one.algorithm, launches / 2);
   }
 
-  /// D, and the pre-activation if there is one, for operands with exact sums.
+  /// D for operands with exact sums.
   std::vector<char> output_of(const cublasLtMatmulAlgo_t& algorithm) {
     if (!exact_) exact_ = make_set(true);
-    const Buffer written = device_.allocate(2 * d_bytes());
+    const Buffer written = device_.allocate(d_bytes());
     char* const d = static_cast<char*>(written.data());
     copy(d, exact_->d, d_bytes());
     GemmOperands operands = *exact_;
     operands.d = d;
-    if (plan_.key.epilogue == GemmEpilogue::kGeluBias) operands.aux = d + d_bytes();
     plan_.algorithm = algorithm;
     plans_.run(plan_, operands);
     std::vector<char> output(static_cast<size_t>(written.bytes()));
@@ -120,7 +119,6 @@ class AlgorithmTimer {
                       .b = values(key.b_dtype, plan_.n * plan_.k, is_exact),
                       .d = values(key.dtype, count, is_exact),
                       .bias = values(key.dtype, plan_.m, is_exact)};
-    if (key.epilogue == GemmEpilogue::kGeluBias) made.aux = values(key.dtype, count, is_exact);
     if (is_fp8(key.a_dtype)) made.a_inverse_scale = made.b_inverse_scale = one_.data();
     return made;
   }

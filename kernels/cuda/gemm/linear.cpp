@@ -1,7 +1,7 @@
-// Linear layers on cuBLASLt, with bias and GELU in its epilogues if it has them, and on own kernels
-// for GEMMs with a GELU whose derivative is stored (gelu_choice.h). Work that no epilogue does is a
-// pass of linear_kernels.h. The bias gradient is such a pass: cuBLASLt's epilogue for it overwrites
-// and is slower (kernels/measured/gemm.md). With fp8 the own kernels are those that round their
+// Linear layers on cuBLASLt, with the bias in its epilogue, and on own kernels for GEMMs with a
+// GELU whose derivative is stored (gelu_choice.h). Everything else is a pass of linear_kernels.h.
+// The bias gradient is one: cuBLASLt's epilogue for it overwrites and is slower, as its epilogues
+// with a GELU are (kernels/measured/gemm.md). With fp8 the own kernels are those that round their
 // result too.
 //
 // Exact     if a half-precision gradient is accumulated (dx, dweight), the library rounds the
@@ -104,7 +104,7 @@ bool takes_own_kernel(const CudaContext& context, const View& x, const View& wei
 
 /// The key of the GEMM with these operands.
 GemmKey with_operands(GemmKey key, const GemmOperands& operands) {
-  key.matrix_alignment = alignment_of({operands.a, operands.b, operands.d, operands.aux});
+  key.matrix_alignment = alignment_of({operands.a, operands.b, operands.d});
   key.bias_alignment = alignment_of({operands.bias});
   return key;
 }
@@ -124,13 +124,7 @@ void run_plain(GemmPlans& plans, GemmKey key, const GemmOperands& operands) {
 GemmEpilogue epilogue_of(const LinearFwd& args) {
   // The bias of an f32 GEMM of fp8 would have to be bf16.
   const bool is_wide_fp8 = is_fp8(args.x.dtype) && args.y.dtype == DType::kF32;
-  if (!args.bias.has_data() || is_wide_fp8) return GemmEpilogue::kNone;
-  // Not for f32: the library's tanh is 5e-6 off, and f32 is there to compare with. The rows of the
-  // pre-activation must be multiples of 16 bytes.
-  const bool has_gelu = args.activation == Activation::kGeluTanh &&
-                        args.pre_activation.has_data() && args.y.dtype != DType::kF32 &&
-                        args.y.extent(1) % 8 == 0;
-  return has_gelu ? GemmEpilogue::kGeluBias : GemmEpilogue::kBias;
+  return args.bias.has_data() && !is_wide_fp8 ? GemmEpilogue::kBias : GemmEpilogue::kNone;
 }
 
 }  // namespace
@@ -140,16 +134,16 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
   if (args.x.extent(0) == 0) return;
   if (takes_own_kernel(context, args)) return run_gemm_bias_gelu(context, args);
   auto& plans = context.state<GemmPlans>();
-  GemmKey key{.kind = GemmKind::kForward,
-              .dtype = args.y.dtype,
-              .a_dtype = args.weight.dtype,
-              .b_dtype = args.x.dtype,
-              .epilogue = epilogue_of(args),
-              .rows = args.x.extent(0),
-              .inputs = args.x.extent(1),
-              .outputs = args.weight.extent(0),
-              .sm_count = chosen_options(context).gemm_sm_count,
-              .fast_accumulate = is_fp8(args.x.dtype)};
+  const GemmKey key{.kind = GemmKind::kForward,
+                    .dtype = args.y.dtype,
+                    .a_dtype = args.weight.dtype,
+                    .b_dtype = args.x.dtype,
+                    .epilogue = epilogue_of(args),
+                    .rows = args.x.extent(0),
+                    .inputs = args.x.extent(1),
+                    .outputs = args.weight.extent(0),
+                    .sm_count = chosen_options(context).gemm_sm_count,
+                    .fast_accumulate = is_fp8(args.x.dtype)};
   check_fp8(context, LinearFwd::kName, key,
             {{"x", args.x},
              {"weight", args.weight},
@@ -158,18 +152,13 @@ void run_cuda(CudaContext& context, const LinearFwd& args) {
              {"derivative", args.derivative},
              {"x_inverse_scale", args.x_inverse_scale},
              {"weight_inverse_scale", args.weight_inverse_scale}});
-  GemmOperands operands{.a = args.weight.data,
-                        .b = args.x.data,
-                        .d = args.y.data,
-                        .bias = args.bias.data,
-                        .aux = args.pre_activation.data,
-                        .a_inverse_scale = args.weight_inverse_scale.data,
-                        .b_inverse_scale = args.x_inverse_scale.data};
-  if (key.epilogue == GemmEpilogue::kGeluBias && run_with_epilogue(plans, key, operands)) return;
-
   const View& z = args.pre_activation.has_data() ? args.pre_activation : args.y;
-  operands.d = z.data;
-  if (key.epilogue == GemmEpilogue::kGeluBias) key.epilogue = GemmEpilogue::kBias;
+  const GemmOperands operands{.a = args.weight.data,
+                              .b = args.x.data,
+                              .d = z.data,
+                              .bias = args.bias.data,
+                              .a_inverse_scale = args.weight_inverse_scale.data,
+                              .b_inverse_scale = args.x_inverse_scale.data};
   const bool has_added_bias =
       key.epilogue == GemmEpilogue::kBias && run_with_epilogue(plans, key, operands);
   if (!has_added_bias) run_plain(plans, key, operands);
