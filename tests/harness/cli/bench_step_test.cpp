@@ -53,15 +53,14 @@ TEST_F(BenchStepTest, TimesOperationsAndCountsThem) {
   EXPECT_EQ(calls, 1.0);  // the last layer computes fewer rows there
   EXPECT_LE(ms, 1.001 * found["step_ms"]["mean"].get<double>());
   EXPECT_THAT(ran.out, ContainsRegex("\n  attention_bwd +2.0 "));
-  EXPECT_THAT(ran.out, ContainsRegex("\n  lamb_moments +1.0 "));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  lamb_step +1.0 "));
 }
 
 TEST_F(BenchStepTest, AdamWIsOneOperation) {
   const Ran ran = run("--by-operation --set optimizer.name=adamw");
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, ContainsRegex("\n  adamw_step +1.0 "));
-  EXPECT_THAT(ran.out, Not(HasSubstr("lamb_moments")));
-  EXPECT_THAT(ran.out, Not(HasSubstr("lamb_apply")));
+  EXPECT_THAT(ran.out, Not(ContainsRegex("lamb_(moments|apply|step)")));
 }
 
 TEST_F(BenchStepTest, OverTwoRanksDealsLengthsAndKeepsToTheTokens) {
