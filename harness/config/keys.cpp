@@ -231,7 +231,7 @@ std::vector<Key> make_keys() {
       {"cuda.attention", at<&U::attention>, Unit::kNone, {},
        "Attention kernels: grouped = one launch per length bucket, on side streams; persistent = one launch (only for bf16 or fp16, head sizes up to 64 and model.max_positions up to 512, with attention dropout in multiples of 128; otherwise refused); split = the same with sequences split into parts, for few tokens; auto = the supported kernels that were measured to be faster.", kNotLearned},
       {"cuda.gelu_gemms", at<&U::gelu_gemms>, Unit::kNone, {},
-       "Kernels of GEMMs with a GELU: own = Bertha's (only for bf16 or fp16, model.hidden in multiples of 64 and model.feed_forward in multiples of 256; otherwise refused); library = cuBLASLt's; auto = own if supported, from the number of rows at which they were measured to be faster.", kNotLearned},
+       "Kernels of GEMMs with a GELU: own = Bertha's (only for bf16, fp16 or fp8, model.hidden in multiples of 64, with fp8 of 128, and model.feed_forward in multiples of 256; otherwise refused); library = cuBLASLt's, with passes after them; auto = own if supported, from the number of rows on that keep every SM busy.", kNotLearned},
       {"cuda.embedding_gradient", at<&U::embedding_gradient>, Unit::kNone, {},
        "How the gradient of the word table is added up: sorted = f32 sums over tokens sorted by word, reproducible bit for bit; atomic = atomic adds.", kNotLearned},
       {"cuda.gemm_plans", at<&U::gemm_plans>, Unit::kNone, {},

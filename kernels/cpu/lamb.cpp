@@ -20,7 +20,7 @@ struct Piece {
   const LambSegment* segment;
   int64_t begin;  // elements, inside the shard
   int64_t end;
-  NormSums sums = {};  // LambMoments only
+  NormSums sums = {};  // find_norms() only
 };
 
 /// Calls work(piece) for every piece of the segments, on the threads of the pool; returns them.
@@ -40,20 +40,22 @@ std::vector<Piece> for_pieces(WorkerPool& pool, std::span<const LambSegment> seg
 
 LambState& state_of(const View& state) { return *static_cast<LambState*>(state.data); }
 
-NormSums advance_piece(const LambMoments& args, const LambState& state, const Piece& piece) {
+/// Advances m and v; update: gets the piece's directions. Moments: LambMoments or LambStep.
+template <class Moments>
+NormSums advance_piece(const Moments& args, const LambState& state, const Piece& piece,
+                       float* update) {
   const LambCoefficients c = lamb_coefficients(args.rules, state, piece.segment->decay);
-  const float* gradient = args.gradient.as<float>();
-  const float* weight = args.weight.as<float>();
-  float* m = args.m.as<float>();
-  float* v = args.v.as<float>();
-  float* update = args.update.as<float>();
+  const float* gradient = args.gradient.template as<float>();
+  const float* weight = args.weight.template as<float>();
+  float* m = args.m.template as<float>();
+  float* v = args.v.template as<float>();
   double w2 = 0.0;
   double u2 = 0.0;
 #pragma omp simd reduction(+ : w2, u2)
   for (int64_t i = piece.begin; i < piece.end; ++i) {
     const float w = weight[i];
     const float u = lamb_direction(c, gradient[i], w, m[i], v[i]);
-    update[i] = u;
+    update[i - piece.begin] = u;
     w2 += static_cast<double>(w) * static_cast<double>(w);
     u2 += static_cast<double>(u) * static_cast<double>(u);
   }
@@ -67,6 +69,21 @@ void apply_piece(const LambApply& args, float step_size, const Piece& piece) {
 #pragma omp simd
   for (int64_t i = piece.begin; i < piece.end; ++i) {
     const float w = weight[i] - step_size * update[i];
+    weight[i] = w;
+    model_weight[i] = w;
+  }
+}
+
+/// Takes the step of a piece whose m and v have been advanced.
+void step_again(const LambStep& args, const LambState& state, float step_size, const Piece& piece) {
+  const LambCoefficients c = lamb_coefficients(args.rules, state, piece.segment->decay);
+  const float* m = args.m.as<float>();
+  const float* v = args.v.as<float>();
+  float* weight = args.weight.as<float>();
+  float* model_weight = args.model_weight.as<float>();
+#pragma omp simd
+  for (int64_t i = piece.begin; i < piece.end; ++i) {
+    const float w = weight[i] - step_size * lamb_direction_of(c, weight[i], m[i], v[i]);
     weight[i] = w;
     model_weight[i] = w;
   }
@@ -90,6 +107,23 @@ void step_piece(const AdamWStep& args, const LambState& state, const Piece& piec
 void copy_piece(const View& from, const View& to, const Piece& piece) {
   std::copy(from.as<float>() + piece.begin, from.as<float>() + piece.end,
             to.as<float>() + piece.begin);
+}
+
+/// Advances m and v and sums up the norms of the tensors; update_of(piece): where the directions of
+/// a piece go.
+template <class Moments, class UpdateOf>
+void find_norms(WorkerPool& pool, const Moments& args, const UpdateOf& update_of) {
+  double* norms = args.norms.template as<double>();
+  std::fill_n(norms, args.norms.elements(), 0.0);
+  const LambState& state = state_of(args.state);
+  if (state.skip != 0) return;
+  const std::vector<Piece> pieces = for_pieces(pool, args.segments, [&](Piece& piece) {
+    piece.sums = advance_piece(args, state, piece, update_of(piece));
+  });
+  for (const Piece& piece : pieces) {
+    norms[2 * piece.segment->tensor] += piece.sums.w2;
+    norms[2 * piece.segment->tensor + 1] += piece.sums.u2;
+  }
 }
 
 }  // namespace
@@ -119,16 +153,7 @@ void run_cpu(WorkerPool& pool, const ClipLocal& args) {
 template <>
 void run_cpu(WorkerPool& pool, const LambMoments& args) {
   require_f32("lamb_moments", "gradient", args.gradient);
-  double* norms = args.norms.as<double>();
-  std::fill_n(norms, args.norms.elements(), 0.0);
-  const LambState& state = state_of(args.state);
-  if (state.skip != 0) return;
-  const std::vector<Piece> pieces = for_pieces(
-      pool, args.segments, [&](Piece& piece) { piece.sums = advance_piece(args, state, piece); });
-  for (const Piece& piece : pieces) {
-    norms[2 * piece.segment->tensor] += piece.sums.w2;
-    norms[2 * piece.segment->tensor + 1] += piece.sums.u2;
-  }
+  find_norms(pool, args, [&](const Piece& piece) { return args.update.as<float>() + piece.begin; });
 }
 
 template <>
@@ -146,23 +171,19 @@ void run_cpu(WorkerPool& pool, const LambApply& args) {
 
 template <>
 void run_cpu(WorkerPool& pool, const LambStep& args) {
-  std::vector<float> update(static_cast<size_t>(args.weight.elements()));
-  const View directions(update.data(), DType::kF32, {args.weight.elements()});
-  run_cpu(pool, LambMoments{.gradient = args.gradient,
-                            .weight = args.weight,
-                            .m = args.m,
-                            .v = args.v,
-                            .update = directions,
-                            .norms = args.norms,
-                            .state = args.state,
-                            .segments = args.segments,
-                            .rules = args.rules});
-  run_cpu(pool, LambApply{.weight = args.weight,
-                          .model_weight = args.model_weight,
-                          .update = directions,
-                          .norms = args.norms,
-                          .state = args.state,
-                          .segments = args.segments});
+  require_f32("lamb_step", "gradient", args.gradient);
+  find_norms(pool, args, [&](const Piece&) {
+    static thread_local std::vector<float> directions(kBlockElements);  // computed again below
+    return directions.data();
+  });
+  const double* norms = args.norms.as<double>();
+  const LambState& state = state_of(args.state);
+  for_pieces(pool, args.segments, [&](const Piece& piece) {
+    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
+    const double* sums = norms + 2 * piece.segment->tensor;
+    const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
+    step_again(args, state, state.learning_rate * ratio, piece);
+  });
 }
 
 template <>

@@ -17,9 +17,9 @@ struct CudaOptions {
   /// defines when these apply, and what auto means.
   enum class AttentionVariant { kAuto, kGrouped, kPersistent, kSplit };
   AttentionVariant attention = AttentionVariant::kAuto;
-  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's epilogues (with
-  /// fp8, passes after its GEMMs), or own kernels. gemm/gelu_choice.h defines when own kernels
-  /// apply, and what auto means.
+  /// Forward GEMMs with a GELU, and data gradients with its derivative: cuBLASLt's GEMMs and passes
+  /// after them, or own kernels. gemm/gelu_choice.h defines when own kernels apply, and what auto
+  /// means.
   enum class GeluGemms { kAuto, kOwn, kLibrary };
   GeluGemms gelu_gemms = GeluGemms::kAuto;
   /// File of tuned GEMM algorithms, as tune_gemms writes it; "" = the library's heuristics. A file

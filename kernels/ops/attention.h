@@ -39,6 +39,7 @@ struct AttentionFwd {
 ///
 /// Writes    overwrites dqkv; rows [cu_seqlens[B], T) become zero. dbias (+)= column sums of dqkv
 ///           rounded to io, before any rounding to fp8; without data it is left out.
+/// Needs     CUDA, with dqkv_fp8: as Quantize.
 struct AttentionBwd {
   static constexpr const char* kName = "attention_bwd";
   View dout;        // io  [T, A, D]

@@ -126,8 +126,8 @@ struct LambApply {
 };
 
 /// LAMB in one operation, for a shard that has all elements of its tensors, so that no norms are
-/// summed over ranks in between: LambMoments followed by LambApply, bit for bit, without memory for
-/// the update directions.
+/// summed over ranks in between: LambMoments followed by LambApply, bit for bit if all views are
+/// aligned alike, without memory for the update directions.
 ///
 /// Needs     segments as LambMoments.
 /// Writes    m, v, weight, model_weight, norms; with state.skip model_weight = weight, norms = 0.

@@ -25,7 +25,7 @@ inline constexpr float kDerivativeStep = 1.0f / 200;
 ///
 /// f(x) is rounded to io before anything else: the outputs are the same as when an operation stores
 /// it in io, and Quantize follows. On a GPU a GELU of 16 bits is computed in f16, has that rounding
-/// instead, and is an infinity beyond 65,504.
+/// instead, and is an infinity above 65,504.
 ///
 /// Letters   R = rows, C = columns.
 /// Dtypes    io is one of f32, f16, bf16; fp8 is e4m3 or e5m2, the same for both outputs.

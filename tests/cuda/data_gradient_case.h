@@ -95,7 +95,7 @@ inline void expect_column_sums(const DataAndBias& got, const HostTensor<float>& 
   expect_within(got.dbias, want, bound, concat("dbias below ", what, adds ? " add" : " overwrite"));
 }
 
-/// Every byte in turn, in rows of no multiple of their number.
+/// All bytes, in another order in each row.
 inline HostTensor<uint8_t> derivative_bytes(const Case& c) {
   HostTensor<uint8_t> bytes({c.shape.rows, c.shape.inputs});
   for (size_t i = 0; i < bytes.values.size(); ++i) {

@@ -29,7 +29,7 @@ TEST_F(CudaGemmBiasGelu, EveryNumberHasItsGelu) {
     c.x = HostTensor<float>({1, 64});
     c.bias = every_number(dtype);  // and so z
     for (float& z : c.bias.values) {
-      if (std::abs(z) > 65504.0f) z = 0.0f;  // an infinity in f16
+      if (z > 65504.0f) z = 0.0f;  // y would be an infinity
     }
     for (const Activation gelu : kGelus) {
       const ForwardInBytes got = forward_in_bytes(own_gelu(), c, dtype, true, gelu);

@@ -36,7 +36,7 @@ TEST_F(CudaGemmDgeluDbias, RowsBehindWholeRoundsMatchTheReference) {
 }
 
 TEST_F(CudaGemmDgeluDbias, EveryByteHasItsDerivative) {
-  // Products of 1, so that dx is the derivative; every byte in every place of a tile.
+  // Products of 1, so that dx is the derivative; every byte in every row.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     Case c({300, 256, 64}, dtype);
     std::ranges::fill(c.dy.values, 0.0f);

@@ -5,8 +5,8 @@
 // share the GPU with the next; or all sequences are one group, whose launches a graph can repeat,
 // with as many blocks as T and B may need (sequence_tiles.h). A small kernel zeroes the padding
 // rows. Persistent: one launch for all; split, its items are parts of sequences, and in backward a
-// second launch adds their parts of dQ. Backward that is not split can store its result in e5m2;
-// after the other kernels Quantize rounds it.
+// second launch adds their parts of dQ. The persistent backward kernel, unless split, can store its
+// result in e5m2; after other kernels Quantize rounds it.
 //
 // Kernels with tensor cores have heads of multiples of 8 columns; others are copied to such heads
 // and back.

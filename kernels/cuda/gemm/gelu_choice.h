@@ -43,7 +43,7 @@ struct GeluCall {
   int64_t columns;  // columns of the result
   int64_t inner;    // summed over
   int sm_count;
-  bool has_bias = true;    // forward
+  bool has_bias = true;    // forward only
   bool is_aligned = true;  // every view is at a multiple of 16 bytes
 };
 

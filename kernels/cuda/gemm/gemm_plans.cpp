@@ -52,16 +52,6 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-cublasLtEpilogue_t native_epilogue(GemmEpilogue epilogue) {
-  switch (epilogue) {
-    case GemmEpilogue::kNone:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case GemmEpilogue::kBias:
-      return CUBLASLT_EPILOGUE_BIAS;
-  }
-  fail(ExitCode::kInternal, "epilogue ", static_cast<int>(epilogue));
-}
-
 int32_t native_transpose(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 template <class Value>
@@ -140,9 +130,9 @@ GemmPlan::GemmPlan(const GemmKey& key_in)
 
   set(made, CUBLASLT_MATMUL_DESC_TRANSA, native_transpose(a_transposed));
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, native_transpose(b_transposed));
-  set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(native_epilogue(key.epilogue)));
   set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<int32_t>(key.sm_count));
   if (key.epilogue == GemmEpilogue::kBias) {
+    set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
     set(made, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(data_type(key.dtype)));
     set(made, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address_aligned_to(key.bias_alignment));
   }

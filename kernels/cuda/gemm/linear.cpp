@@ -198,10 +198,8 @@ void run_data_gradient(CudaContext& context, const LinearBwdData& args) {
              .b_inverse_scale = args.dy_inverse_scale.data});
   const bool has_derivative = args.derivative.has_data();
   if (has_derivative || args.activation != Activation::kNone) {
-    multiply_by_derivative(context, {.dy = args.dx,
-                                     .saved = has_derivative ? args.derivative : args.saved,
-                                     .dx = args.dx,
-                                     .activation = args.activation});
+    multiply_by_derivative(context, args.dx, has_derivative ? args.derivative : args.saved, args.dx,
+                           args.activation);
   }
 }
 
@@ -287,7 +285,8 @@ void run_cuda(CudaContext& context, const LinearBwdDataQuantize& args) {
 
 template <>
 void run_cuda(CudaContext& context, const ActivationBwd& args) {
-  if (args.dy.elements() > 0) multiply_by_derivative(context, args);
+  if (args.dy.elements() == 0) return;
+  multiply_by_derivative(context, args.dy, args.saved, args.dx, args.activation);
 }
 
 }  // namespace bertha

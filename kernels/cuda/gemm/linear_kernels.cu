@@ -63,8 +63,9 @@ __global__ void __launch_bounds__(kThreads)
     if (keeps_pre_activation(kActivation) && derivatives != nullptr) {
       Vec<uint8_t, kVec> bytes;
 #pragma unroll
-      for (int e = 0; e < kVec; ++e)
+      for (int e = 0; e < kVec; ++e) {
         bytes.elem[e] = derivative_byte(derivative<kActivation>(value[e]));
+      }
       store_vec(derivatives + i * kVec, bytes);
     }
 #pragma unroll
@@ -210,18 +211,19 @@ void add_bias_and_activate(CudaContext& context, const View& z, const View& bias
   });
 }
 
-void multiply_by_derivative(CudaContext& context, const ActivationBwd& args) {
-  dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) {
-    dispatch_activation(args.activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
-      const T* dy = elements<T>(args.dy);
-      const auto* saved = static_cast<const Saved<T, kActivation>*>(args.saved.data);
-      T* dx = elements<T>(args.dx);
-      const int64_t count = args.dy.elements();
-      const bool is_wide = count % kVec16<T> == 0 && is_aligned({dy, saved, dx});
+void multiply_by_derivative(CudaContext& context, const View& dy, const View& saved, const View& dx,
+                            Activation activation) {
+  dispatch_io(dy.dtype, [&]<class T>(TypeTag<T>) {
+    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
+      const T* from = elements<T>(dy);
+      const auto* factors = static_cast<const Saved<T, kActivation>*>(saved.data);
+      T* to = elements<T>(dx);
+      const int64_t count = dy.elements();
+      const bool is_wide = count % kVec16<T> == 0 && is_aligned({from, factors, to});
       dispatch_vec<T>(is_wide, [&]<int N>(std::integral_constant<int, N>) {
         launch_kernel(context.stream, derivative_kernel<T, N, kActivation>,
-                      {blocks_on(context, count / N, kThreads, kBlocksPerSm), kThreads}, dy, saved,
-                      dx, count / N);
+                      {blocks_on(context, count / N, kThreads, kBlocksPerSm), kThreads}, from,
+                      factors, to, count / N);
       });
     });
   });
