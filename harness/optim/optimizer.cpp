@@ -202,38 +202,30 @@ void Optimizer::advance_moments() {
                               .rules = moments_rules_});
 }
 
-/// The second part of LAMB's update, or all of AdamW's or of LAMB's in a single shard, for this
-/// rank's slice of a bucket.
+/// The second part of LAMB's update in several shards, or else the whole update, for this rank's
+/// slice of a bucket.
 void Optimizer::update_slice(const Bucket& bucket, std::span<const LambSegment> segments) {
-  const View weight = slice_of(master_, bucket);
-  const View model_weight = own_slot_of(weights_, bucket);
   if (sums_norms()) {
-    parts_.ops->run(LambApply{.weight = weight,
-                              .model_weight = model_weight,
-                              .update = slice_of(update_, bucket),
-                              .norms = norms_,
-                              .state = state_,
-                              .segments = segments});
-  } else if (is_lamb()) {
-    parts_.ops->run(LambStep{.gradient = slice_of(gradient_shard_, bucket),
-                             .weight = weight,
-                             .model_weight = model_weight,
-                             .m = slice_of(m_, bucket),
-                             .v = slice_of(v_, bucket),
-                             .norms = norms_,
-                             .state = state_,
-                             .segments = segments,
-                             .rules = moments_rules_});
-  } else {
-    parts_.ops->run(AdamWStep{.gradient = slice_of(gradient_shard_, bucket),
-                              .weight = weight,
-                              .model_weight = model_weight,
-                              .m = slice_of(m_, bucket),
-                              .v = slice_of(v_, bucket),
-                              .state = state_,
-                              .segments = segments,
-                              .rules = moments_rules_});
+    return parts_.ops->run(LambApply{.weight = slice_of(master_, bucket),
+                                     .model_weight = own_slot_of(weights_, bucket),
+                                     .update = slice_of(update_, bucket),
+                                     .norms = norms_,
+                                     .state = state_,
+                                     .segments = segments});
   }
+  const auto run = [&](auto step) {
+    step.gradient = slice_of(gradient_shard_, bucket);
+    step.weight = slice_of(master_, bucket);
+    step.model_weight = own_slot_of(weights_, bucket);
+    step.m = slice_of(m_, bucket);
+    step.v = slice_of(v_, bucket);
+    if constexpr (requires { step.norms; }) step.norms = norms_;
+    step.state = state_;
+    step.segments = segments;
+    step.rules = moments_rules_;
+    parts_.ops->run(step);
+  };
+  is_lamb() ? run(LambStep{}) : run(AdamWStep{});
 }
 
 /// With shards, the weights of a bucket are gathered while the next ones are computed.

@@ -126,6 +126,20 @@ void find_norms(WorkerPool& pool, const Moments& args, const UpdateOf& update_of
   }
 }
 
+/// Calls step(step size, piece) for every piece, or copies the weights of a skipped update.
+/// Args: LambApply or LambStep.
+template <class Args, class Step>
+void step_pieces(WorkerPool& pool, const Args& args, const Step& step) {
+  const double* norms = args.norms.template as<double>();
+  const LambState& state = state_of(args.state);
+  for_pieces(pool, args.segments, [&](const Piece& piece) {
+    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
+    const double* sums = norms + 2 * piece.segment->tensor;
+    const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
+    step(state.learning_rate * ratio, piece);
+  });
+}
+
 }  // namespace
 
 template <>
@@ -159,14 +173,8 @@ void run_cpu(WorkerPool& pool, const LambMoments& args) {
 template <>
 void run_cpu(WorkerPool& pool, const LambApply& args) {
   require_f32("lamb_apply", "model_weight", args.model_weight);
-  const double* norms = args.norms.as<double>();
-  const LambState& state = state_of(args.state);
-  for_pieces(pool, args.segments, [&](const Piece& piece) {
-    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
-    const double* sums = norms + 2 * piece.segment->tensor;
-    const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
-    apply_piece(args, state.learning_rate * ratio, piece);
-  });
+  step_pieces(pool, args,
+              [&](float step_size, const Piece& piece) { apply_piece(args, step_size, piece); });
 }
 
 template <>
@@ -176,13 +184,8 @@ void run_cpu(WorkerPool& pool, const LambStep& args) {
     static thread_local std::vector<float> directions(kBlockElements);  // computed again below
     return directions.data();
   });
-  const double* norms = args.norms.as<double>();
-  const LambState& state = state_of(args.state);
-  for_pieces(pool, args.segments, [&](const Piece& piece) {
-    if (state.skip != 0) return copy_piece(args.weight, args.model_weight, piece);
-    const double* sums = norms + 2 * piece.segment->tensor;
-    const float ratio = trust_ratio(sums[0], sums[1], piece.segment->decay);
-    step_again(args, state, state.learning_rate * ratio, piece);
+  step_pieces(pool, args, [&](float step_size, const Piece& piece) {
+    step_again(args, state_of(args.state), step_size, piece);
   });
 }
 

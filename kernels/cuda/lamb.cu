@@ -142,18 +142,8 @@ void run_cuda(CudaContext& context, const LambMoments& args) {
   const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
   const int64_t blocks = std::max(table.chunks_count, int64_t{1});
   dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
-    const MomentsJob<T> job{
-        .gradient = elements<T>(args.gradient),
-        .weight = args.weight.as<float>(),
-        .m = args.m.as<float>(),
-        .v = args.v.as<float>(),
-        .state = state_of(args.state),
-        .table = table,
-        .rules = args.rules,
-        .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, args.update}),
-        .update = args.update.as<float>(),
-        .norms = static_cast<double2*>(args.norms.data),
-        .partials = static_cast<double2*>(context.scratch.take(blocks * int64_t{sizeof(double2)}))};
+    auto job = norms_job<T, Cached::kYes>(context, args, table, args.update);
+    job.update = args.update.as<float>();
     launch_kernel(context.stream, moments_kernel<T>, {blocks, kThreads}, job);
   });
 }

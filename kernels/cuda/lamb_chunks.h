@@ -25,14 +25,14 @@ struct LambChunk {
 
 inline constexpr int64_t kLambChunkElements = 8192;
 
-/// Successive chunks, those of one tensor.
+/// The chunks of one tensor, which are successive.
 struct LambChunkRange {
   int32_t first = 0;
   int32_t count = 0;
 };
 
-/// The chunks of a shard in device memory, ordered by tensor, then by address; those of large
-/// tensors come before all others.
+/// The chunks of a shard in device memory, ordered by tensor, then by address. Large tensors come
+/// first.
 struct LambChunkTable {
   const LambChunk* chunks = nullptr;             // [chunks_count]
   const LambChunkRange* of_tensor = nullptr;     // [X]

@@ -114,24 +114,15 @@ void run_cuda(CudaContext& context, const LambStep& args) {
     const int64_t blocks = std::min<int64_t>(resident, kStepBlocksPerSm) * context.sm_count;
     const LambChunkTable table =
         context.state<LambChunkTables>().table_of(args.segments, tensors, blocks);
-    const int64_t chunks = std::max(table.chunks_count, int64_t{1});
     BERTHA_CUDA_CHECK(cudaMemsetAsync(table.step_of_tensor, 0,
                                       static_cast<size_t>(tensors) * sizeof(unsigned long long),
                                       context.stream));
-    const MomentsJob<T, Cached::kNo> job{
-        .gradient = elements<T>(args.gradient),
-        .weight = args.weight.as<float>(),
-        .m = args.m.as<float>(),
-        .v = args.v.as<float>(),
-        .state = state_of(args.state),
-        .table = table,
-        .rules = args.rules,
-        .vec = vec_size_of({args.gradient, args.weight, args.model_weight, args.m, args.v}),
-        .norms = static_cast<double2*>(args.norms.data),
-        .partials = static_cast<double2*>(context.scratch.take(chunks * int64_t{sizeof(double2)})),
-        .model_weight = elements<T>(args.model_weight)};
+    auto job = norms_job<T, Cached::kNo>(context, args, table, args.model_weight);
+    job.model_weight = elements<T>(args.model_weight);
     launch_kernel(context.stream, lamb_step_kernel<T>,
-                  {.blocks = std::min(blocks, chunks), .threads = kThreads, .is_cooperative = true},
+                  {.blocks = std::clamp(table.chunks_count, int64_t{1}, blocks),
+                   .threads = kThreads,
+                   .is_cooperative = true},
                   job);
   });
 }
@@ -143,16 +134,8 @@ void run_cuda(CudaContext& context, const AdamWStep& args) {
   const LambChunkTable table = context.state<LambChunkTables>().table_of(args.segments, tensors);
   if (table.chunks_count == 0) return;
   dispatch_io(args.gradient.dtype, [&]<class T>(TypeTag<T>) {
-    const MomentsJob<T> job{
-        .gradient = elements<T>(args.gradient),
-        .weight = args.weight.as<float>(),
-        .m = args.m.as<float>(),
-        .v = args.v.as<float>(),
-        .state = state_of(args.state),
-        .table = table,
-        .rules = args.rules,
-        .vec = vec_size_of({args.gradient, args.weight, args.model_weight, args.m, args.v}),
-        .model_weight = elements<T>(args.model_weight)};
+    auto job = moments_job<T, Cached::kYes>(args, table, args.model_weight);
+    job.model_weight = elements<T>(args.model_weight);
     launch_kernel(context.stream, adamw_kernel<T>, {table.chunks_count, kThreads}, job);
   });
 }

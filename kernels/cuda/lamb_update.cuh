@@ -120,21 +120,9 @@ struct NormSums {
   }
 };
 
-__device__ __forceinline__ NormSums warp_sums(const NormSums& sums) {
-  return {.w2 = warp_sum(sums.w2), .u2 = warp_sum(sums.u2)};
-}
-
-/// The sums over the block, in every thread of the first warp. All threads call it.
-__device__ __forceinline__ NormSums block_sums(NormSums sums) {
-  constexpr int kWarps = kThreads / kWarpThreads;
-  __shared__ NormSums of_warp[kWarps];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  sums = warp_sums(sums);
-  __syncthreads();
-  if (lane == 0) of_warp[warp] = sums;
-  __syncthreads();
-  return warp == 0 ? warp_sums(lane < kWarps ? of_warp[lane] : NormSums{}) : NormSums{};
+/// For block_sum().
+__device__ __forceinline__ NormSums warp_sum(const NormSums& sums) {
+  return {.w2 = bertha::warp_sum(sums.w2), .u2 = bertha::warp_sum(sums.u2)};
 }
 
 /// Advances m and v of N elements; out: their weights and update directions.
@@ -169,12 +157,13 @@ __device__ __forceinline__ NormSums advance_chunk(const Job& job, const LambChun
   return sums;
 }
 
-/// Adds the sums of chunk `index` to those of its tensor. True in the block that is the last of the
-/// tensor to call it: thread 0 has stored the tensor's norms, and `sums` has them.
+/// Adds the sums of a chunk, number `index`, to its tensor's. Returns true in the last block of the
+/// tensor to call it; thread 0 there has stored the tensor's norms, and `sums` contains them.
 template <class Job>
 __device__ __forceinline__ bool add_to_norms(const Job& job, const LambChunk& chunk, int64_t index,
                                              NormSums& sums) {
-  sums = block_sums(sums);
+  __shared__ NormSums of_warp[kThreads / kWarpThreads];
+  sums = block_sum(sums, of_warp);
   if (threadIdx.x == 0) job.partials[index] = {sums.w2, sums.u2};
   const LambChunkRange range = job.table.of_tensor[chunk.tensor];
   if (!is_last_block(&job.table.arrivals[chunk.tensor], static_cast<uint32_t>(range.count))) {
@@ -186,7 +175,7 @@ __device__ __forceinline__ bool add_to_norms(const Job& job, const LambChunk& ch
     rest.w2 += partial.x;
     rest.u2 += partial.y;
   }
-  sums = block_sums(rest);
+  sums = block_sum(rest, of_warp);
   if (threadIdx.x == 0) job.norms[chunk.tensor] = {sums.w2, sums.u2};
   return true;
 }
@@ -233,6 +222,31 @@ inline int vec_size_of(std::initializer_list<View> views) {
     if (reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(vec_bytes) != 0) return 1;
   }
   return kVec;
+}
+
+/// What the jobs of LambMoments, LambStep and AdamWStep share; last: the array that only some have.
+template <class T, Cached kCached, class Args>
+MomentsJob<T, kCached> moments_job(const Args& args, const LambChunkTable& table,
+                                   const View& last) {
+  return {.gradient = elements<T>(args.gradient),
+          .weight = args.weight.template as<float>(),
+          .m = args.m.template as<float>(),
+          .v = args.v.template as<float>(),
+          .state = state_of(args.state),
+          .table = table,
+          .rules = args.rules,
+          .vec = vec_size_of({args.gradient, args.weight, args.m, args.v, last})};
+}
+
+/// The same for an operation with norms.
+template <class T, Cached kCached, class Args>
+MomentsJob<T, kCached> norms_job(CudaContext& context, const Args& args,
+                                 const LambChunkTable& table, const View& last) {
+  MomentsJob<T, kCached> job = moments_job<T, kCached>(args, table, last);
+  job.norms = static_cast<double2*>(args.norms.data);
+  job.partials = static_cast<double2*>(
+      context.scratch.take(std::max(table.chunks_count, int64_t{1}) * int64_t{sizeof(double2)}));
+  return job;
 }
 
 }  // namespace bertha::lamb

@@ -171,9 +171,8 @@ class Consumer {
     mbarrier_arrive(at(shared_.dq_added[warpgroup_][warp_]));
   }
 
-  /// Rows of a tile that are this warp's go to part `part` of dqkv, through 2,048 bytes of shared
-  /// memory that are the warp's own. The column sums are those of the values rounded to T; rows
-  /// past the sequence are 0.
+  /// Stores this warp's rows of a tile in part `part` of dqkv, through 2,048 bytes of shared
+  /// memory, `own`. Adds up their columns as rounded to T; rows past the sequence are 0.
   __device__ __forceinline__ void store_gradient(int part, const float (&sum)[32], float factor,
                                                  unsigned char* own, int tile) {
     const AttentionItem of_item = item();
