@@ -21,8 +21,8 @@ struct RowStatistics {
 template <class Shape>
 __device__ __forceinline__ void row_statistics(
     const RowTeam<Shape>& team, const float (&values)[Shape::kRows][kVecSize], float epsilon,
-    TeamExchange<Shape, 2 * Shape::kRows>& exchange, int turn, int64_t first, int64_t rows,
-    float* mean_out, float* rstd_out, RowStatistics (&statistics)[Shape::kRows]) {
+    TeamExchange<Shape, 2 * Shape::kRows>& exchange, int turn, int first, int rows, float* mean_out,
+    float* rstd_out, RowStatistics (&statistics)[Shape::kRows]) {
   constexpr int kRows = Shape::kRows;
   constexpr int kLanes = kWarpThreads / kRows;
   const auto columns_of = [&](int warp) {
@@ -165,8 +165,8 @@ struct NormGradientSums {
 /// for enough batches at once to give each lane a word. drawn_rows: see
 /// ResidualLnFwd::dropout_rows; may be null.
 template <class Shape>
-__device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int64_t first_row,
-                                          int64_t rows, const DeviceDropout& dropout, uint64_t seed,
+__device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, int first_row,
+                                          int rows, const DeviceDropout& dropout, uint64_t seed,
                                           uint64_t step, uint8_t* mask, uint32_t& drawn,
                                           uint32_t (&kept)[Shape::kRows],
                                           const int32_t* drawn_rows = nullptr) {
@@ -178,12 +178,13 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
     const int batch = turn % kBatches;
     if (batch == 0) {
       const int own = team.lane / kGroups;
-      const int64_t row = first_row + own / kRows * team.row_stride + own % kRows;
+      const int row = first_row + own / kRows * team.row_stride + own % kRows;
       if (row < rows) {
-        const auto group_of = [&](int64_t of_row) {
-          return of_row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
+        const auto group_of = [&](int of_row) {
+          return static_cast<int64_t>(of_row) * (Shape::kWarps * kGroups) + team.warp * kGroups +
+                 team.lane % kGroups;
         };
-        const int64_t drawn_row = drawn_rows == nullptr ? row : drawn_rows[row];
+        const int drawn_row = drawn_rows == nullptr ? row : drawn_rows[row];
         drawn = drawn_bits(seed, step, dropout.site, group_of(drawn_row), dropout.threshold);
         reinterpret_cast<uint32_t*>(mask)[group_of(row)] = drawn;
       }
@@ -198,8 +199,8 @@ __device__ __forceinline__ void draw_kept(const RowTeam<Shape>& team, int turn, 
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (!team.inside || first_row + r >= rows) continue;
-      const int64_t row = first_row + r;
-      const int64_t drawn_row =
+      const int row = first_row + r;
+      const int drawn_row =
           drawn_rows == nullptr ? row : max(drawn_rows[row], 0);  // a part of a group from 0 on
       const int64_t vec = team.at(drawn_row) / kVecSize;
       const uint32_t word = drawn_bits(seed, step, dropout.site, vec / kVecs, dropout.threshold);
@@ -216,7 +217,7 @@ struct SavedRows {
   static constexpr int kRows = Shape::kRows;
   static constexpr int kGroups = kWarpColumns / kDropoutGroup;
 
-  __device__ __forceinline__ void load(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+  __device__ __forceinline__ void load(const RowTeam<Shape>& team, int first, int rows,
                                        const float* mean, const float* rstd, const uint8_t* mask) {
     statistic = 0.0f;
     const int row = team.lane % kRows;
@@ -226,10 +227,10 @@ struct SavedRows {
     bits = ~0u;
     if (mask == nullptr) return;
     if constexpr (Shape::kFixed) {
-      const int64_t bit_row = first + team.lane / kGroups;
+      const int bit_row = first + team.lane / kGroups;
       if (team.lane >= kRows * kGroups || bit_row >= rows) return;
-      const int64_t group =
-          bit_row * (Shape::kWarps * kGroups) + team.warp * kGroups + team.lane % kGroups;
+      const int64_t group = static_cast<int64_t>(bit_row) * (Shape::kWarps * kGroups) +
+                            team.warp * kGroups + team.lane % kGroups;
       bits = __ldcs(reinterpret_cast<const uint32_t*>(mask) + group);
     } else if (team.has(first, 0, rows)) {
       bits = __ldcs(mask + team.at(first) / kVecSize);

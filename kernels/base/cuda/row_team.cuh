@@ -18,6 +18,7 @@ namespace bertha {
 
 inline constexpr int kWarpColumns = kVecSize * kWarpThreads;
 inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
+inline constexpr int64_t kMostTeamRows = 1 << 30;
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most
@@ -39,9 +40,11 @@ constexpr bool has_fixed_team(int64_t columns) {
   return columns % kWarpColumns == 0 && columns >= kWarpColumns && columns <= 4 * kWarpColumns;
 }
 
-/// Calls work(TeamShape) for rows of `columns`.
+/// Calls work(TeamShape) for `rows` rows of `columns`. Teams count rows in 32 bits: with 64, tests
+/// and addresses of rows take a tenth of a kernel's instructions.
 template <class T, int kBlockThreads, int kBatchRows, class Work>
-void dispatch_team(int64_t columns, const Work& work) {
+void dispatch_team(int64_t rows, int64_t columns, const Work& work) {
+  BERTHA_CHECK(rows <= kMostTeamRows, rows, " rows on CUDA, want at most ", kMostTeamRows);
   BERTHA_CHECK(columns % kVecSize == 0 && columns <= kMostTeamColumns, "rows of ", columns,
                " columns on CUDA, want a multiple of ", kVecSize, " up to ", kMostTeamColumns);
   if (!has_fixed_team(columns)) return work(TeamShape<T, 0, kBlockThreads, kBatchRows>{});
@@ -93,27 +96,25 @@ struct RowTeam {
     warp = thread / kWarpThreads;
     lane = thread % kWarpThreads;
     inside = Shape::kFixed || thread * kVecSize < columns;
-    first_row = (static_cast<int64_t>(blockIdx.x) * Shape::kTeams + team) * kRows;
-    row_stride = static_cast<int64_t>(gridDim.x) * Shape::kTeams * kRows;
+    first_row = (static_cast<int>(blockIdx.x) * Shape::kTeams + team) * kRows;
+    row_stride = static_cast<int>(gridDim.x) * Shape::kTeams * kRows;
   }
 
   /// Neighbouring batches to neighbouring blocks instead of to the teams of a block: in the last
   /// turn, which not all teams have, all blocks have about as many. The teams of a block then take
   /// different numbers of turns.
   __device__ void interleave_blocks() {
-    first_row = (static_cast<int64_t>(team) * gridDim.x + blockIdx.x) * kRows;
+    first_row = (team * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)) * kRows;
   }
   /// Whether row r of the batch at `first` exists and the thread has columns of it.
-  __device__ bool has(int64_t first, int r, int64_t rows) const {
-    return inside && first + r < rows;
-  }
+  __device__ bool has(int first, int r, int rows) const { return inside && first + r < rows; }
   /// Rows of the batch at `first` in which the thread has columns.
-  __device__ int rows_left(int64_t first, int64_t rows) const {
+  __device__ int rows_left(int first, int rows) const {
     if (!inside || first >= rows) return 0;
-    return rows - first < kRows ? static_cast<int>(rows - first) : kRows;
+    return rows - first < kRows ? rows - first : kRows;
   }
   /// Element of the thread's first column in `row`.
-  __device__ int64_t at(int64_t row) const { return row * columns + thread * kVecSize; }
+  __device__ int64_t at(int row) const { return row * columns + thread * kVecSize; }
 
   /// 1 / columns; a compile-time constant if the width is.
   __device__ float per_column() const {
@@ -133,13 +134,13 @@ struct RowTeam {
     }
   }
 
-  int64_t columns;     // per row
-  int64_t first_row;   // first row of the team's first batch
-  int64_t row_stride;  // from a batch to the next
-  int team;            // in the block
-  int warps;           // per team
-  int thread;          // in the team
-  int warp;            // in the team
+  int64_t columns;  // per row
+  int first_row;    // first row of the team's first batch
+  int row_stride;   // from a batch to the next
+  int team;         // in the block
+  int warps;        // per team
+  int thread;       // in the team
+  int warp;         // in the team
   int lane;
   bool inside;  // whether the thread's columns are columns of the matrix
 };
@@ -173,18 +174,21 @@ class RowRing {
   __device__ RowRing(uint4* shared, const RowTeam<Shape>& team)
       : slots_(reinterpret_cast<T*>(shared) +
                team.team * (kStages * kTensors * kRows * team.columns)) {}
-  __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int64_t rows,
+  __device__ RowRing(uint4* shared, const RowTeam<Shape>& team, int rows,
                      const T* const (&from)[kTensors])
       : RowRing(shared, team) {
 #pragma unroll
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      next_[tensor] = from[tensor] + team.at(team.first_row);
+    }
+#pragma unroll
     for (int turn = 0; turn < kStages - 1; ++turn) {
-      request(team, turn, team.first_row + turn * team.row_stride, rows, from);
+      request_next(team, turn, team.first_row + turn * team.row_stride, rows);
     }
   }
   /// Requests another batch, before the wait for the current one, `first`.
-  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int64_t first, int64_t rows,
-                                         const T* const (&from)[kTensors]) const {
-    request(team, free_stage(), first + (kStages - 1) * team.row_stride, rows, from);
+  __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int first, int rows) {
+    request_next(team, free_stage(), first + (kStages - 1) * team.row_stride, rows);
   }
   /// Starts the copies of a batch of `left` rows; from(tensor, r) is the thread's vector of row r.
   template <class From>
@@ -224,12 +228,15 @@ class RowRing {
   }
 
  private:
-  __device__ __forceinline__ void request(const RowTeam<Shape>& team, int stage, int64_t first,
-                                          int64_t rows, const T* const (&from)[kTensors]) const {
+  __device__ __forceinline__ void request_next(const RowTeam<Shape>& team, int stage, int first,
+                                               int rows) {
     request(team, stage, team.rows_left(first, rows),
-            [&](int tensor, int r) { return from[tensor] + team.at(first) + r * team.columns; });
+            [&](int tensor, int r) { return next_[tensor] + r * team.columns; });
+#pragma unroll
+    for (const T*& next : next_) next += team.row_stride * team.columns;
   }
   T* slots_;
+  const T* next_[kTensors] = {};  // the thread's columns of the next batch to request
   int stage_ = 0;
 };
 

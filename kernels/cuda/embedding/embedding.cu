@@ -62,11 +62,11 @@ struct ForwardPointers {
 
 /// The ids of a batch, one per lane: words, then positions, then segments.
 template <class Shape>
-__device__ __forceinline__ int32_t load_ids(const RowTeam<Shape>& team, int64_t first, int64_t rows,
+__device__ __forceinline__ int32_t load_ids(const RowTeam<Shape>& team, int first, int rows,
                                             const TokenIds& ids) {
   constexpr int kRows = Shape::kRows;
   static_assert(3 * kRows <= kWarpThreads);
-  const int64_t row = first + team.lane % kRows;
+  const int row = first + team.lane % kRows;
   if (team.lane >= 3 * kRows || row >= rows) return 0;
   const int table = team.lane / kRows;
   return (table == 0 ? ids.word : table == 1 ? ids.position : ids.segment)[row];
@@ -74,7 +74,7 @@ __device__ __forceinline__ int32_t load_ids(const RowTeam<Shape>& team, int64_t 
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardBlocks : 1)
-    embedding_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
+    embedding_fwd_kernel(ForwardPointers<typename Shape::Element> p, int rows, int64_t columns,
                          DeviceDropout dropout, float epsilon) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
   RowRing<Shape, 3, kStages> ring(slots, team);
   // The ids of a batch arrive before the batch is requested.
   int32_t next_ids = load_ids(team, team.first_row, rows, p.ids);
-  const auto request = [&](int stage, int64_t first) {
+  const auto request = [&](int stage, int first) {
     int32_t ids[3 * kRows];  // shuffled by whole warps
 #pragma unroll
     for (int i = 0; i < 3 * kRows; ++i) ids[i] = __shfl_sync(kFullWarp, next_ids, i);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kForwardB
 
   uint32_t drawn = 0;
   int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+  for (int first = team.first_row; first < rows; first += team.row_stride, ++turn) {
     request(ring.free_stage(), first + (kStages - 1) * team.row_stride);
     uint32_t kept[kRows];
 #pragma unroll
@@ -175,7 +175,7 @@ struct BackwardPointers {
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackwardBlocks : 1)
-    embedding_bwd_kernel(BackwardPointers<typename Shape::Element> p, int64_t rows, int64_t columns,
+    embedding_bwd_kernel(BackwardPointers<typename Shape::Element> p, int rows, int64_t columns,
                          DeviceDropout dropout) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
@@ -194,8 +194,8 @@ __global__ void __launch_bounds__(Shape::kMostThreads, Shape::kFixed ? kBackward
   float sums[2 + kSummedSegments][kVecSize] = {};
 
   int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    ring.refill(team, first, rows, streams);
+  for (int first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+    ring.refill(team, first, rows);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, p.mask);
     const int32_t ids = next_ids;
@@ -292,7 +292,8 @@ void run_backward(CudaContext& context, const EmbeddingBwd& args) {
         .dword_table = sorted ? nullptr : elements<T>(args.dword_table),
         .partial = partial};
     launch_kernel(context.stream, embedding_bwd_kernel<Shape>,
-                  {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout);
+                  {blocks, team_threads<Shape>(columns), bytes}, pointers, static_cast<int>(rows),
+                  columns, dropout);
   }
   const bool add = args.accumulate == Accumulate::kYes;
   const int64_t segments = args.dsegment_table.extent(0);
@@ -340,14 +341,14 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr};
-    dispatch_team<T, kThreads, kRowsOfBatch>(columns, [&]<class Shape>(Shape) {
+    dispatch_team<T, kThreads, kRowsOfBatch>(rows, columns, [&]<class Shape>(Shape) {
       const int bytes = ring_bytes<Shape, 3>(
           ring_stages<Shape>(kForwardStages, context.device.has_sm90a_code()), columns);
       const unsigned blocks = team_blocks<Shape>(context, &embedding_fwd_kernel<Shape>, rows,
                                                  columns, bytes, kForwardBlocks);
       launch_kernel(context.stream, embedding_fwd_kernel<Shape>,
-                    {blocks, team_threads<Shape>(columns), bytes}, pointers, rows, columns, dropout,
-                    args.epsilon);
+                    {blocks, team_threads<Shape>(columns), bytes}, pointers, static_cast<int>(rows),
+                    columns, dropout, args.epsilon);
     });
   });
 }
@@ -355,8 +356,9 @@ void run_cuda(CudaContext& context, const EmbeddingFwd& args) {
 template <>
 void run_cuda(CudaContext& context, const EmbeddingBwd& args) {
   dispatch_io(args.dy.dtype, [&]<class T>(TypeTag<T>) {
-    dispatch_team<T, kThreads, kRowsOfBatch>(
-        args.dy.extent(1), [&](auto shape) { run_backward<T, decltype(shape)>(context, args); });
+    dispatch_team<T, kThreads, kRowsOfBatch>(args.dy.extent(0), args.dy.extent(1), [&](auto shape) {
+      run_backward<T, decltype(shape)>(context, args);
+    });
   });
 }
 

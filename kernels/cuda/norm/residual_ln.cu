@@ -46,15 +46,15 @@ struct ForwardPointers {
 /// A batch of rows per team; the grid is one-shot. kRounds: y is also stored in e4m3.
 template <class Shape, bool kRounds>
 __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
-    residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int64_t rows,
-                           int64_t columns, DeviceDropout dropout, float epsilon, Fp8Sink y_fp8) {
+    residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int rows, int64_t columns,
+                           DeviceDropout dropout, float epsilon, Fp8Sink y_fp8) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
   __shared__ TeamExchange<Shape, 2 * kRows> exchange;
   wait_for_kernel_before();
   begin_next_kernel();
   const RowTeam<Shape> team(columns);
-  const int64_t first = team.first_row;
+  const int first = team.first_row;
   if (!kRounds && first >= rows) return;  // all warps of a block record its extremes together
   const int left = team.rows_left(first, rows);
   const int64_t at = team.at(first);
@@ -146,12 +146,12 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
         .dropout_rows = optional_elements<int32_t>(args.dropout_rows)};
-    dispatch_team<T, kForwardThreads, kForwardRows>(columns, [&]<class Shape>(Shape) {
+    dispatch_team<T, kForwardThreads, kForwardRows>(rows, columns, [&]<class Shape>(Shape) {
       const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
       const auto kernel = rounds ? &residual_ln_fwd_kernel<Shape, sizeof(T) == 2>
                                  : &residual_ln_fwd_kernel<Shape, false>;
-      launch_dependent(context, kernel, {blocks, team_threads<Shape>(columns)}, pointers, rows,
-                       columns, dropout, args.epsilon, sink_of(args.y_fp8));
+      launch_dependent(context, kernel, {blocks, team_threads<Shape>(columns)}, pointers,
+                       static_cast<int>(rows), columns, dropout, args.epsilon, sink_of(args.y_fp8));
     });
   });
   if (args.y_fp8.q.has_data() && !rounds) run_cuda(context, quantize_to(args.y_fp8, args.y));

@@ -47,7 +47,7 @@ enum class Branch : uint8_t { kNone, kIo, kE5M2 };
 /// partial [blocks, 2 or 3, columns]: dgamma, dbeta, and with a branch dbias.
 template <class Shape, class Norm, Branch kBranch>
 __global__ void __launch_bounds__(Shape::kMostThreads, 1)
-    layer_norm_bwd_team_kernel(Norm p, DropoutBranch<typename Shape::Element> branch, int64_t rows,
+    layer_norm_bwd_team_kernel(Norm p, DropoutBranch<typename Shape::Element> branch, int rows,
                                int64_t columns) {
   using T = typename Shape::Element;
   constexpr int kRows = Shape::kRows;
@@ -64,20 +64,24 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   Vec<std::remove_cvref_t<decltype(*p.gamma)>, kVecSize> gamma{};
   if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
-  Fp8Rounding<T, __NV_E5M2> rounding(kBranch == Branch::kE5M2 ? *branch.dx_fp8.scale : 1.0f);
+  constexpr bool kRounds = kBranch == Branch::kE5M2;
+  Fp8Rounding<T, __NV_E5M2, true> rounding(kRounds ? *branch.dx_fp8.scale : 1.0f);
+  const int live_rows = kRounds ? live_rows_of(branch.dx_fp8, 0, INT_MAX) : 0;
 
   int turn = 0;
-  for (int64_t first = team.first_row; first < rows; first += team.row_stride, ++turn) {
-    ring.refill(team, first, rows, streams);
+  int64_t at = team.at(team.first_row);
+  for (int first = team.first_row; first < rows; first += team.row_stride, ++turn) {
+    ring.refill(team, first, rows);
     const SavedRows<Shape> saved = next;
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, branch.mask);
     ring.wait();
     const int left = team.rows_left(first, rows);
-    const auto beyond = [&](int r) { return RowPlace{r, 0, r * team.columns}; };
-    const auto place = [&] { return RowPlace{first, team.thread * kVecSize, team.at(first)}; };
+    const auto place = [&](int r) {
+      return RowPlace{first + r, team.thread * kVecSize, at + r * team.columns};
+    };
     const auto read = [&](int r, float(&dy)[kVecSize], float(&x)[kVecSize]) {
-      numbers_of(p.dy, place() + beyond(r), ring.read(team, 0, r), dy);
-      numbers_of(p.x, place() + beyond(r), ring.read(team, 1, r), x);
+      numbers_of(p.dy, place(r), ring.read(team, 0, r), dy);
+      numbers_of(p.x, place(r), ring.read(team, 1, r), x);
     };
     NormGradientSums<Shape> row_sums;
     RowStatistics statistics[kRows];
@@ -90,8 +94,6 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     });
     row_sums.reduce(team, exchange, turn);
     keep_packed(gamma);
-    const int64_t at = team.at(first);
-    const int live = kBranch == Branch::kE5M2 ? live_rows_of(branch.dx_fp8, first, kRows) : 0;
     uint32_t kept[kRows];
     if constexpr (kHasDropout) {
 #pragma unroll
@@ -103,8 +105,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
       float dx[kVecSize];
       read(r, dy, x);
       row_sums.gradient(r, dy, x, gamma, statistics[r], dx);
-      put_by([](auto* to, const auto& vec) { store_vec_global(to, vec); }, p.dx,
-             place() + beyond(r), dx);
+      put_by([](auto* to, const auto& vec) { store_vec_global(to, vec); }, p.dx, place(r), dx);
       if constexpr (kHasDropout) {
         float dropped[kVecSize];
         for (int i = 0; i < kVecSize; ++i) {
@@ -112,19 +113,19 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
           sums[2][i] += dropped[i];
         }
         const Vec<T, kVecSize> rounded[] = {to_vec<T>(dropped)};
-        if constexpr (kBranch == Branch::kE5M2) {
-          *reinterpret_cast<uint2*>(branch.dx_fp8.q + at + r * team.columns) =
-              rounding.round(rounded[0]);
-          rounding.record(rounded, r < live ? 1 : 0);
+        if constexpr (kRounds) {
+          *reinterpret_cast<uint2*>(branch.dx_fp8.q + place(r).dense) = rounding.round(rounded[0]);
+          rounding.record(rounded, first + r < live_rows ? 1 : 0);
         } else {
-          store_vec_global(branch.dx + at + r * team.columns, rounded[0]);
+          store_vec_global(branch.dx + place(r).dense, rounded[0]);
         }
       }
     });
     ring.advance();
+    at += team.row_stride * team.columns;
   }
   begin_next_kernel();
-  if constexpr (kBranch == Branch::kE5M2) {
+  if constexpr (kRounds) {
     __shared__ Fp8Extremes of_warp[Shape::kMostThreads / kWarpThreads];
     record_block_extremes(rounding.extremes(), of_warp, branch.dx_fp8);
   }
@@ -138,7 +139,7 @@ void launch_layer_norm_bwd_team(const CudaContext& context, Norm p,
                                 const DropoutBranch<typename Norm::Element>& branch, int64_t rows,
                                 int64_t columns, const TakePartial& take_partial) {
   using T = typename Norm::Element;
-  dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(columns, [&](auto shape) {
+  dispatch_team<T, kTeamBackwardThreads, kTeamBackwardRows>(rows, columns, [&](auto shape) {
     using Shape = decltype(shape);
     const auto kernel = &layer_norm_bwd_team_kernel<Shape, Norm, kBranch>;
     const int bytes =
@@ -148,7 +149,7 @@ void launch_layer_norm_bwd_team(const CudaContext& context, Norm p,
     p.partial = take_partial(blocks);
     if (blocks == 0) return;
     launch_dependent(context, kernel, {blocks, team_threads<Shape>(columns), bytes}, p, branch,
-                     rows, columns);
+                     static_cast<int>(rows), columns);
   });
 }
 
