@@ -225,14 +225,15 @@ struct SavedRows {
       statistic = (team.lane < kRows ? mean : rstd)[first + row];
     }
     bits = ~0u;
-    if (mask == nullptr) return;
+    // Without branches, which would keep the compiler from moving the load.
     if constexpr (Shape::kFixed) {
       const int bit_row = first + team.lane / kGroups;
-      if (team.lane >= kRows * kGroups || bit_row >= rows) return;
       const int64_t group = static_cast<int64_t>(bit_row) * (Shape::kWarps * kGroups) +
                             team.warp * kGroups + team.lane % kGroups;
-      bits = __ldcs(reinterpret_cast<const uint32_t*>(mask) + group);
-    } else if (team.has(first, 0, rows)) {
+      if (mask != nullptr && team.lane < kRows * kGroups && bit_row < rows) {
+        bits = __ldcs(reinterpret_cast<const uint32_t*>(mask) + group);
+      }
+    } else if (mask != nullptr && team.has(first, 0, rows)) {
       bits = __ldcs(mask + team.at(first) / kVecSize);
     }
   }
