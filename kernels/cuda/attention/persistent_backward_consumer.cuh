@@ -348,10 +348,10 @@ class Consumer {
   /// Loads the values of the tile's queries that are this lane's columns.
   __device__ __forceinline__ void load_statistics(float (&to)[kLaneQueries], const float* from,
                                                   int tile) {
-    const float* of_lane = from + tile * kTileRows + lane_ % 4 * kLaneQueries;
+    const float* of_lane = from + tile * kTileRows + lane_ % 4 * 4;
 #pragma unroll
     for (int i = 0; i < kLaneQueries / 4; ++i) {
-      const float4 four = *reinterpret_cast<const float4*>(of_lane + 4 * i);
+      const float4 four = *reinterpret_cast<const float4*>(of_lane + 16 * i);
       to[4 * i] = four.x;
       to[4 * i + 1] = four.y;
       to[4 * i + 2] = four.z;
