@@ -96,8 +96,16 @@ struct Bert::State {
             .layer_norm_epsilon = static_cast<float>(config.layer_norm_epsilon)};
   }
 
+  /// Whether a layer stores its output in io. With fp8 the next layer's GEMM reads it rounded, and
+  /// its residual is computed again.
+  bool stores_output(Mode mode, int64_t layer) const {
+    const int64_t read_in_io = ends_on_needed_rows ? dims.L - 2 : dims.L - 1;  // and later ones
+    return !reads_fp8(gemm_mode(mode)) || layer >= read_in_io;
+  }
+
   LayerCall layer_call(Mode mode, int64_t layer) const {
     const auto i = static_cast<size_t>(layer);
+    const bool recomputes_x = layer > 0 && !stores_output(mode, layer - 1);
     const auto at = [&](double probability, LayerSite place) {
       return dropout(mode, probability, site_of(layer, place));
     };
@@ -110,6 +118,10 @@ struct Bert::State {
         .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
         .x_fp8 = rounded_input(mode, layer),
         .y_fp8 = rounded_input(mode, layer + 1),
+        .x_sum = recomputes_x ? activations.layers[i - 1].ff_sum : View(),
+        .x_norm = recomputes_x ? output_norm(weights.layers[i - 1], activations.layers[i - 1])
+                               : ResidualNorm{},
+        .is_y_needed = stores_output(mode, layer),
         .needed_rows = ends_on_needed_rows && layer + 1 == dims.L ? batch.needed_rows : View(),
         .gemm_mode = gemm_mode(mode),
         .fp8 = parts.fp8 ? fp8_layer(layer) : Fp8Layer{},
@@ -457,26 +469,14 @@ std::vector<int> Bert::scale_exponents() const {
 void Bert::set_scale_exponents(std::vector<int> exponents) {
   State& s = *state_;
   if (!s.parts.fp8) return;
-  const View scales = s.on_device.fp8.scales.scale;
-  const auto count = static_cast<size_t>(scales.elements());
+  const auto count = static_cast<size_t>(s.on_device.fp8.scales.scale.elements());
   s.has_decoder_scales = exponents.size() == count;
   if (std::ssize(exponents) == fp8_encoder_scale_count(s.dims.L)) add_decoder(exponents);
   if (!exponents.empty() && exponents.size() != count) {
     fail(ExitCode::kData, "the checkpoint contains ", exponents.size(), " fp8 scales, want ", count,
          " for this model.");
   }
-  const auto upload = [&](const View& to, int sign) {
-    const size_t copies = static_cast<size_t>(to.elements()) / count;
-    std::vector<float> values;
-    for (const int exponent : exponents) {
-      values.insert(values.end(), copies, std::ldexp(1.0f, sign * exponent));
-    }
-    values.resize(count * copies, 1.0f);  // until the first step finds scales
-    s.parts.device->copy(*s.parts.stream, to.data, values.data(), to.bytes());
-    s.parts.stream->wait_on_host();
-  };
-  upload(scales, 1);
-  upload(s.on_device.fp8.scales.inverse_scale, -1);
+  store_scales(*s.parts.device, *s.parts.stream, s.on_device.fp8.scales, exponents);
   s.parts.ops->run(Fill{.values = s.on_device.fp8.maxima()});
   s.has_scales = !exponents.empty();
   weights_changed();

@@ -1,5 +1,6 @@
 #include "harness/model/fp8_state.h"
 
+#include <cmath>
 #include <iterator>
 
 #include "kernels/base/error.h"
@@ -60,6 +61,23 @@ void update_scales(Ops& ops, const Fp8State& state, const View& sum_of_squares) 
   update(state.inputs(), DType::kE4M3);
   update(state.gradients(), DType::kE5M2);
   update(state.weights(), DType::kE4M3);
+}
+
+void store_scales(Device& device, Stream& stream, const Fp8Scales& scales,
+                  const std::vector<int>& exponents) {
+  const int64_t count = scales.scale.elements();
+  const auto store = [&](const View& to, int sign) {
+    const int64_t copies = to.elements() / count;
+    std::vector<float> values;
+    for (const int exponent : exponents) {
+      values.insert(values.end(), static_cast<size_t>(copies), std::ldexp(1.0f, sign * exponent));
+    }
+    values.resize(static_cast<size_t>(count * copies), 1.0f);
+    device.copy(stream, to.data, values.data(), to.bytes());
+    stream.wait_on_host();
+  };
+  store(scales.scale, 1);
+  store(scales.inverse_scale, -1);
 }
 
 void add_decoder(std::vector<int>& exponents) {

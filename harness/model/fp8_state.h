@@ -6,6 +6,7 @@
 #include "harness/model/arena.h"
 #include "harness/model/dims.h"
 #include "harness/model/encoder_gemms.h"
+#include "kernels/base/device.h"
 
 namespace bertha {
 
@@ -59,6 +60,10 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims);
 
 /// Computes all scales from the maxima of this step, and clears these.
 void update_scales(Ops& ops, const Fp8State& state, const View& sum_of_squares);
+
+/// Stores 2^exponents as scales; without exponents 1, until the first step finds scales.
+void store_scales(Device& device, Stream& stream, const Fp8Scales& scales,
+                  const std::vector<int>& exponents);
 
 /// Inserts an exponent of 0 for each scale of the decoder into the exponents of the encoder's.
 void add_decoder(std::vector<int>& exponents);

@@ -52,6 +52,13 @@ struct RowPart {
 
 }  // namespace
 
+ResidualNorm output_norm(const LayerParams& weights, const LayerActivations& saved) {
+  return {.mean = saved.ff_mean,
+          .rstd = saved.ff_rstd,
+          .gamma = weights.ff_ln_gamma,
+          .beta = weights.ff_ln_beta};
+}
+
 void layer_forward(Ops& ops, const LayerCall& call) {
   const LayerParams& w = *call.weights;
   const LayerActivations& a = *call.saved;
@@ -85,9 +92,10 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                                            .y = rows.projected,
                                            .pre_activation = kNoView});
   const Fp8Result ff_input = gemms.input_result(EncoderGemm::kFfIn);
+  const bool fp8 = reads_fp8(call.gemm_mode);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.projection_bias,
-                        .residual = rows.x,
+                        .residual = call.x_sum.has_data() ? call.x_sum : rows.x,
                         .gamma = w.attention_ln_gamma,
                         .beta = w.attention_ln_beta,
                         .sum = a.attention_sum,
@@ -98,7 +106,9 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .dropout = call.settings.projection_dropout,
                         .dropout_rows = call.needed_rows,
                         .epsilon = call.settings.layer_norm_epsilon,
-                        .y_fp8 = ff_input});
+                        .y_fp8 = ff_input,
+                        .residual_norm = call.x_norm,
+                        .is_y_needed = !fp8});
 
   gemms.feed_forward({.x = a.attention_y,
                       .weight = w.ff_in_weight,
@@ -115,7 +125,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                      ff_input, rows.d_ff);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.ff_out_bias,
-                        .residual = a.attention_y,
+                        .residual = fp8 ? a.attention_sum : a.attention_y,
                         .gamma = w.ff_ln_gamma,
                         .beta = w.ff_ln_beta,
                         .sum = a.ff_sum,
@@ -126,7 +136,13 @@ void layer_forward(Ops& ops, const LayerCall& call) {
                         .dropout = call.settings.ff_dropout,
                         .dropout_rows = call.needed_rows,
                         .epsilon = call.settings.layer_norm_epsilon,
-                        .y_fp8 = call.y_fp8});
+                        .y_fp8 = call.y_fp8,
+                        .residual_norm = fp8 ? ResidualNorm{.mean = a.attention_mean,
+                                                            .rstd = a.attention_rstd,
+                                                            .gamma = w.attention_ln_gamma,
+                                                            .beta = w.attention_ln_beta}
+                                             : ResidualNorm{},
+                        .is_y_needed = call.is_y_needed});
 }
 
 namespace {

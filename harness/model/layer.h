@@ -3,6 +3,7 @@
 #include "harness/model/activations.h"
 #include "harness/model/device_batch.h"
 #include "kernels/ops/linear.h"
+#include "kernels/ops/residual_ln.h"
 #include "kernels/ops_fwd.h"
 
 namespace bertha {
@@ -40,15 +41,22 @@ struct LayerCall {
   const LayerActivations* saved = nullptr;
   const Scratch* scratch = nullptr;
   const DeviceBatch* batch = nullptr;
-  View x;            // io [T, H]  input of the layer
-  Fp8Result x_fp8;   // x rounded by the layer before, if it exists
-  Fp8Result y_fp8;   // where the next layer reads saved.y rounded, if it does
+  View x;           // io [T, H]  input of the layer
+  Fp8Result x_fp8;  // x rounded by the layer before, if it exists
+  Fp8Result y_fp8;  // where the next layer reads saved.y rounded, if it does
+  // If the layer before did not store x: the matrix of which x is the LayerNorm by x_norm.
+  View x_sum;  // io [T, H]
+  ResidualNorm x_norm;
+  bool is_y_needed = true;  // false, with y_fp8: saved.y is not stored, see x_sum
   View needed_rows;  // i32 [K]  the only rows after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // for modes other than kIo
   LayerSettings settings;
   Accumulate accumulate = Accumulate::kYes;  // for gradients of weights
 };
+
+/// The LayerNorm at the end of a layer.
+ResidualNorm output_norm(const LayerParams& weights, const LayerActivations& saved);
 
 /// saved.y = the layer's output for x, or for needed_rows only; also rounded to y_fp8.
 void layer_forward(Ops& ops, const LayerCall& call);

@@ -57,7 +57,7 @@ OperationTime cost_of(const EmbeddingFwd& a) { return moves(a, {a.sum, a.sum, a.
 OperationTime cost_of(const EmbeddingBwd& a) { return moves(a, {a.dy, a.sum, a.mask, a.dy, a.dy}); }
 OperationTime cost_of(const ActivationBwd& a) { return moves(a, {a.dy, a.saved, a.dx}); }
 OperationTime cost_of(const ResidualLnFwd& a) {
-  return moves(a, {a.x, a.residual, a.sum, a.y, a.mask, a.y_fp8.q});
+  return moves(a, {a.x, a.residual, a.sum, a.is_y_needed ? a.y : View(), a.mask, a.y_fp8.q});
 }
 OperationTime cost_of(const ResidualLnBwd& a) {
   return moves(a, {a.dy, a.sum, a.mask, a.dresidual, a.dx_fp8.q.has_data() ? a.dx_fp8.q : a.dx});

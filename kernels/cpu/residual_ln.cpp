@@ -1,4 +1,8 @@
 #include "kernels/ops/residual_ln.h"
+
+#include <algorithm>
+#include <optional>
+
 #include "kernels/base/cpu/column_sums.h"
 #include "kernels/base/cpu/operations.h"
 #include "kernels/base/cpu/row_norm.h"
@@ -6,6 +10,33 @@
 #include "kernels/ops/quantize.h"
 
 namespace bertha {
+namespace {
+
+/// The residual of ResidualLnFwd, row by row.
+class ResidualRows {
+ public:
+  explicit ResidualRows(const ResidualLnFwd& args)
+      : residual_(args.residual.as<float>()), hidden_(args.residual.extent(1)) {
+    if (!args.residual_norm.mean.has_data()) return;
+    ResidualLnFwd before = args;  // whose statistics are computed again, with the same bits
+    before.gamma = args.residual_norm.gamma;
+    before.beta = args.residual_norm.beta;
+    before.mean = before.rstd = View();
+    norm_.emplace(before);
+  }
+
+  void copy(int64_t row, float* to) const {
+    const float* from = residual_ + row * hidden_;
+    norm_ ? norm_->run(row, from, to) : static_cast<void>(std::copy(from, from + hidden_, to));
+  }
+
+ private:
+  const float* residual_;
+  int64_t hidden_;
+  std::optional<RowNorm<float>> norm_;
+};
+
+}  // namespace
 
 template <>
 void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
@@ -13,18 +44,17 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
   const int64_t hidden = args.x.extent(1);
   const float* x = args.x.as<float>();
   const float* bias = args.bias.as<float>();
-  const float* residual = args.residual.as<float>();
   float* sum = args.sum.as<float>();
   float* y = args.y.as<float>();
   const RowNorm norm(args);
+  const ResidualRows residual(args);
   for_dropout_rows(
       pool, args.dropout, args.mask, MaskUse::kDraw, args.x,
       [&](int64_t row, const float* factor) {
         const int64_t at = row * hidden;
+        residual.copy(row, sum + at);
 #pragma omp simd
-        for (int64_t i = 0; i < hidden; ++i) {
-          sum[at + i] = residual[at + i] + (x[at + i] + bias[i]) * factor[i];
-        }
+        for (int64_t i = 0; i < hidden; ++i) sum[at + i] += (x[at + i] + bias[i]) * factor[i];
         norm.run(row, sum + at, y + at);
       },
       args.dropout_rows);

@@ -13,6 +13,15 @@ void validate(const ResidualLnFwd& args) {
   check_norm(check, args, shape);
   check.optional_view("dropout_rows", args.dropout_rows, DType::kI32, {shape.rows});
   check_fp8_result(check, "y_fp8", args.y_fp8, shape.rows, shape.columns);
+  if (const ResidualNorm& norm = args.residual_norm; norm.mean.data != nullptr) {
+    check.views({{"residual_norm.mean", norm.mean}, {"residual_norm.rstd", norm.rstd}}, DType::kF32,
+                {shape.rows});
+    check.views({{"residual_norm.gamma", norm.gamma}, {"residual_norm.beta", norm.beta}}, shape.io,
+                {shape.columns});
+  }
+  if (!args.is_y_needed && args.y_fp8.q.data == nullptr) {
+    check.refuse("is_y_needed", "is false without data in y_fp8, want one result");
+  }
 }
 
 void validate(const ResidualLnBwd& args) {

@@ -5,7 +5,18 @@
 
 namespace bertha {
 
+/// Statistics and parameters of a LayerNorm that has been computed.
+struct ResidualNorm {
+  View mean;   // f32 [T]
+  View rstd;   // f32 [T]
+  View gamma;  // io  [H]
+  View beta;   // io  [H]
+};
+
 /// Closes a transformer sub-layer: y = LayerNorm(residual + dropout(x + bias)) * gamma + beta.
+///
+/// A sub-layer whose GEMMs read y_fp8 needs y in io as the residual of the next one alone, which
+/// computes it again, with the same bits, from `sum` by residual_norm.
 ///
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.
@@ -29,7 +40,9 @@ struct ResidualLnFwd {
   Dropout dropout;
   View dropout_rows = {};  // i32 [T]  rows of the matrix from which these were gathered; -1: any
   float epsilon = 1e-12f;
-  Fp8Result y_fp8 = {};  // [T, H]  out in addition to y
+  Fp8Result y_fp8 = {};             // [T, H]  out in addition to y
+  ResidualNorm residual_norm = {};  // with data: the residual is the LayerNorm of `residual`
+  bool is_y_needed = true;          // false, with y_fp8: the contents of y are undefined
 };
 
 /// Gradients of ResidualLnFwd: dresidual = dLN/dsum, dx = dresidual at kept elements / (1 - p).

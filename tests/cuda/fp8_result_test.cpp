@@ -77,7 +77,7 @@ class Fp8Memory {
   DeviceTensor q_, scale_, amax_, saturated_, live_rows_;
 };
 
-enum class How : uint8_t { kByTheOperation, kByQuantize };
+enum class How : uint8_t { kByTheOperation, kInPlaceOfY, kByQuantize };
 
 Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
   const auto matrix = [&](uint32_t seed) {
@@ -112,10 +112,11 @@ Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
       .rstd = rstd.view(),
       .mask = drops ? mask.view() : View(),
       .dropout = {.random = drops ? state.view() : View(), .probability = c.probability, .site = 5},
-      .y_fp8 = how == How::kByTheOperation ? wanted : Fp8Result{}});
+      .y_fp8 = how == How::kByQuantize ? Fp8Result{} : wanted,
+      .is_y_needed = how != How::kInPlaceOfY});
   if (how == How::kByQuantize) backend.ops->run(quantize_to(wanted, y.view()));
   Outcome outcome = fp8.outcome();
-  for (const DeviceTensor* tensor : {&sum, &y, &mean, &rstd}) {
+  for (const DeviceTensor* tensor : {&sum, &mean, &rstd, &y}) {
     outcome.others.push_back(tensor->floats().values);
   }
   return outcome;
@@ -177,6 +178,11 @@ void expect_norm(const TestBackend& backend, const NormCase& c) {
       EXPECT_GT(got.saturated, 5) << pass;
     }
   }
+  Outcome with_y = norm_forward(backend, c, How::kByTheOperation);
+  Outcome without_y = norm_forward(backend, c, How::kInPlaceOfY);
+  with_y.others.pop_back();
+  without_y.others.pop_back();
+  EXPECT_EQ(without_y, with_y) << name(c.io) << " to " << name(c.format);
 }
 
 using CudaFp8Result = NeedsSm90a;

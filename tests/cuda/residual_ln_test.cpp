@@ -59,7 +59,8 @@ struct Case {
                                  .mask = mask_view(),
                                  .dropout = dropout_args(),
                                  .dropout_rows = dropout_rows,
-                                 .epsilon = kEpsilon});
+                                 .epsilon = kEpsilon,
+                                 .residual_norm = residual_norm});
     gpu().wait();
   }
 
@@ -111,9 +112,33 @@ struct Case {
   int64_t hidden;
   NaiveDropout dropout;
   View dropout_rows;
+  ResidualNorm residual_norm;
   HostTensor<float> x, bias, residual, gamma, beta, dy;
   DeviceTensor state, sum, y, mean, rstd, mask, dresidual, dx;
 };
+
+TEST(CudaResidualLn, AResidualComputedAgainHasTheBitsOfTheOneStored) {
+  for (const DType io : kIoTypes) {
+    for (const auto& [tokens, hidden] : kShapes) {
+      Case before(io, tokens, hidden, 0.1f);
+      before.forward();
+      Case stored(io, tokens, hidden, 0.1f);
+      stored.residual = before.y.floats();
+      stored.forward();
+      Case computed(io, tokens, hidden, 0.1f);
+      computed.residual = before.sum.floats();
+      const DeviceTensor gamma(gpu(), io, before.gamma);
+      const DeviceTensor beta(gpu(), io, before.beta);
+      computed.residual_norm = {.mean = before.mean.view(),
+                                .rstd = before.rstd.view(),
+                                .gamma = gamma.view(),
+                                .beta = beta.view()};
+      computed.forward();
+      EXPECT_EQ(computed.sum.floats().values, stored.sum.floats().values) << computed.what("sum");
+      EXPECT_EQ(computed.y.floats().values, stored.y.floats().values) << computed.what("y");
+    }
+  }
+}
 
 TEST(CudaResidualLn, ForwardMatchesTheDefinition) {
   for (const DType io : kIoTypes) {

@@ -28,7 +28,8 @@ struct Case {
                              .dropout = dropout.with(state.view()),
                              .dropout_rows = dropout_rows.view(),
                              .epsilon = epsilon,
-                             .y_fp8 = y_fp8},
+                             .y_fp8 = y_fp8,
+                             .residual_norm = residual_norm},
                threads);
   }
 
@@ -62,6 +63,7 @@ struct Case {
   int64_t hidden;
   float epsilon = 0.125f;
   Fp8Result y_fp8{};
+  ResidualNorm residual_norm{};
   NaiveDropout dropout{.site = 21, .probability = 0.2f};
   HostTensor<uint64_t> state = dropout.state();
   HostTensor<int32_t> dropout_rows{};
@@ -97,6 +99,25 @@ TEST(ResidualLn, ForwardMatchesTheDefinition) {
     expect_close(c.y.values, want.y, tolerance::kRowF32, "y" + shape, 30.0);
     expect_close(c.mean.values, want.mean, tolerance::kRowF32, "mean" + shape, 7.0);
     expect_close(c.rstd.values, want.rstd, tolerance::kRowF32, "rstd" + shape);
+  }
+}
+
+TEST(ResidualLn, AResidualComputedAgainHasTheBitsOfTheOneStored) {
+  for (const auto& [tokens, hidden] : kShapes) {
+    Case before(tokens, hidden);
+    before.forward(1);
+    Case stored(tokens, hidden);
+    stored.residual = before.y;
+    stored.forward(1);
+    Case computed(tokens, hidden);
+    computed.residual = before.sum;
+    computed.residual_norm = {.mean = before.mean.view(),
+                              .rstd = before.rstd.view(),
+                              .gamma = before.gamma.view(),
+                              .beta = before.beta.view()};
+    computed.forward(2);
+    EXPECT_EQ(computed.sum.values, stored.sum.values);
+    EXPECT_EQ(computed.y.values, stored.y.values);
   }
 }
 

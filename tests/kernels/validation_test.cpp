@@ -354,6 +354,9 @@ TEST(Validation, ResidualLn) {
   expect_accepted(forward);
   expect_norm_checked(forward);
   expect_refused(forward, &ResidualLnFwd::epsilon, 0.0f, {"epsilon", "above 0"});
+  expect_refused(forward, &ResidualLnFwd::is_y_needed, false, {"is_y_needed", "y_fp8"});
+  expect_refused<ResidualLnFwd>(forward, [](auto& a) { a.residual_norm.mean = f32({kTokens}); },
+                                {"residual_norm.rstd"});
   expect_refused(forward, &ResidualLnFwd::residual, f32({4, kHidden}),
                  {"residual_ln_fwd", "residual", "[4,16]", "want f32 [5,16]"});
   char other[8];

@@ -2,8 +2,8 @@
 //
 // Bytes at [24,576 x 1,024] bf16 (U = 50.3 MB, 11.8 us at the 4.27 TB/s of a large copy): forward
 // reads x and the residual and writes the sum, y and a bit per element, 4.06 U; backward reads dy,
-// the sum and the bits and writes dresidual and dx, 4.06 U. e4m3 of y adds 0.5 U, e5m2 in place of
-// dx saves as much.
+// the sum and the bits and writes dresidual and dx, 4.06 U. e4m3 of y adds 0.5 U, or in place of y
+// saves as much; so does e5m2 in place of dx.
 //
 // Forward, a one-shot grid of blocks as small as a team: 55.5 us on an H200 with dropout, where a
 // plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in
@@ -20,12 +20,17 @@
 namespace bertha {
 namespace {
 
-// Forward, a block is as small as a team allows.
+// Forward, a block is as small as a team allows. kForFp8: the residual may be a LayerNorm to compute
+// again, and y may be stored in e4m3; four rows take 30 % fewer instructions a row than two, which
+// are faster without these.
 constexpr int kForwardThreads = 64;
-constexpr int kForwardRows = 2;
-/// Blocks per SM: with 16 bits a thread needs only 64 registers.
-template <class Shape>
-constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 2 ? 1024 : 512) /
+template <bool kForFp8>
+constexpr int kForwardRows = kForFp8 ? 4 : 2;
+/// Blocks per SM: with 16 bits a thread needs 64 registers, 80 with four rows.
+template <class Shape, bool kForFp8>
+constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 4 ? 512
+                                         : kForFp8                            ? 768
+                                                                              : 1024) /
                                             Shape::kMostThreads,
                                         1);
 template <class T>
@@ -36,16 +41,44 @@ struct ForwardPointers {
   const T* gamma;
   const T* beta;
   T* sum;
-  T* y;
+  T* y;  // may be null with kForFp8
   float* mean;
   float* rstd;
   uint8_t* mask;
   const int32_t* dropout_rows;  // may be null
+  // Of residual_norm, for kForFp8; may be null.
+  const float* residual_mean;
+  const float* residual_rstd;
+  const T* residual_gamma;
+  const T* residual_beta;
 };
 
-/// A batch of rows per team; the grid is one-shot. kRounds: y is also stored in e4m3.
-template <class Shape, bool kRounds>
-__global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
+template <class T>
+__device__ __forceinline__ Vec<T, kVecSize> filled_vec(float value) {
+  float values[kVecSize];
+#pragma unroll
+  for (float& each : values) each = value;
+  return to_vec<T>(values);
+}
+
+/// The LayerNorm of a thread's elements, rounded.
+template <class T>
+__device__ __forceinline__ Vec<T, kVecSize> normalized(const float (&x)[kVecSize],
+                                                       const RowStatistics& statistics,
+                                                       const Vec<T, kVecSize>& gamma,
+                                                       const Vec<T, kVecSize>& beta) {
+  const float shift = -statistics.mean * statistics.rstd;
+  float y[kVecSize];
+#pragma unroll
+  for (int i = 0; i < kVecSize; ++i) {
+    y[i] = fmaf(fmaf(x[i], statistics.rstd, shift), element(gamma, i), element(beta, i));
+  }
+  return to_vec<T>(y);
+}
+
+/// A batch of rows per team; the grid is one-shot. y_fp8 may be empty.
+template <class Shape, bool kForFp8>
+__global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape, kForFp8>)
     residual_ln_fwd_kernel(ForwardPointers<typename Shape::Element> p, int rows, int64_t columns,
                            DeviceDropout dropout, float epsilon, Fp8Sink y_fp8) {
   using T = typename Shape::Element;
@@ -55,7 +88,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   begin_next_kernel();
   const RowTeam<Shape> team(columns);
   const int first = team.first_row;
-  if (!kRounds && first >= rows) return;  // all warps of a block record its extremes together
+  if (!kForFp8 && first >= rows) return;  // all warps of a block record its extremes together
   const int left = team.rows_left(first, rows);
   const int64_t at = team.at(first);
   Vec<T, kVecSize> x[kRows] = {};
@@ -68,6 +101,19 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
     return team.inside ? load_vec(values + team.thread * kVecSize) : Vec<T, kVecSize>{};
   };
   const Vec<T, kVecSize> bias = parameter(p.bias);
+  RowStatistics of_residual[kRows];
+  Vec<T, kVecSize> residual_gamma;
+  Vec<T, kVecSize> residual_beta;
+  if constexpr (kForFp8) {
+    const bool is_normalized = p.residual_mean != nullptr;  // else by what leaves it as it is
+    for_rows<kRows>(left, [&](int r) {
+      of_residual[r] = is_normalized
+                           ? RowStatistics{p.residual_mean[first + r], p.residual_rstd[first + r]}
+                           : RowStatistics{0.0f, 1.0f};
+    });
+    residual_gamma = is_normalized ? parameter(p.residual_gamma) : filled_vec<T>(1.0f);
+    residual_beta = is_normalized ? parameter(p.residual_beta) : filled_vec<T>(-0.0f);
+  }
 
   uint32_t kept[kRows];
 #pragma unroll
@@ -79,6 +125,11 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   }
   float sum[kRows][kVecSize] = {};
   for_rows<kRows>(left, [&](int r) {
+    if constexpr (kForFp8) {
+      float values[kVecSize];
+      to_floats(residual[r], values);
+      residual[r] = normalized(values, of_residual[r], residual_gamma, residual_beta);
+    }
 #pragma unroll
     for (int i = 0; i < kVecSize; ++i) {
       const float input = element(x[r], i) + element(bias, i);
@@ -93,28 +144,22 @@ __global__ void __launch_bounds__(Shape::kMostThreads, kForwardBlocks<Shape>)
   // The parameters are in flight during the reduction of the team.
   const Vec<T, kVecSize> gamma = parameter(p.gamma);
   const Vec<T, kVecSize> beta = parameter(p.beta);
-  Fp8Rounding<T, __NV_E4M3> rounding(kRounds ? *y_fp8.scale : 1.0f);
-  const int live = kRounds ? live_rows_of(y_fp8, first, kRows) : 0;
+  const bool rounds = kForFp8 && y_fp8.q != nullptr;
+  Fp8Rounding<T, __NV_E4M3, true> rounding(rounds ? *y_fp8.scale : 1.0f);
+  const int live = rounds ? live_rows_of(y_fp8, first, kRows) : 0;
   RowStatistics statistics[kRows];
   row_statistics(team, sum, epsilon, exchange, 0, first, rows, p.mean, p.rstd, statistics);
   for_rows<kRows>(left, [&](int r) {
-    const float shift = -statistics[r].mean * statistics[r].rstd;
-    float y[kVecSize];
-#pragma unroll
-    for (int i = 0; i < kVecSize; ++i) {
-      const float normalized = fmaf(sum[r][i], statistics[r].rstd, shift);
-      y[i] = fmaf(normalized, element(gamma, i), element(beta, i));
-    }
-    const Vec<T, kVecSize> rounded[] = {to_vec<T>(y)};
-    store_vec_global(p.y + at + r * team.columns, rounded[0]);
-    if constexpr (kRounds) {
+    const Vec<T, kVecSize> rounded[] = {normalized(sum[r], statistics[r], gamma, beta)};
+    if (!kForFp8 || p.y != nullptr) store_vec_global(p.y + at + r * team.columns, rounded[0]);
+    if (rounds) {
       *reinterpret_cast<uint2*>(y_fp8.q + at + r * team.columns) = rounding.round(rounded[0]);
       rounding.record(rounded, r < live ? 1 : 0);
     }
   });
-  if constexpr (kRounds) {
+  if constexpr (kForFp8) {
     __shared__ Fp8Extremes of_warp[Shape::kMostThreads / kWarpThreads];
-    record_block_extremes(rounding.extremes(), of_warp, y_fp8);
+    if (rounds) record_block_extremes(rounding.extremes(), of_warp, y_fp8);
   }
 }
 
@@ -141,18 +186,26 @@ void run_cuda(CudaContext& context, const ResidualLnFwd& args) {
         .gamma = aligned_elements<T>(args.gamma),
         .beta = aligned_elements<T>(args.beta),
         .sum = aligned_elements<T>(args.sum),
-        .y = aligned_elements<T>(args.y),
+        .y = rounds && !args.is_y_needed ? nullptr : aligned_elements<T>(args.y),
         .mean = elements<float>(args.mean),
         .rstd = elements<float>(args.rstd),
         .mask = dropout.active() ? aligned_elements<uint8_t>(args.mask) : nullptr,
-        .dropout_rows = optional_elements<int32_t>(args.dropout_rows)};
-    dispatch_team<T, kForwardThreads, kForwardRows>(rows, columns, [&]<class Shape>(Shape) {
-      const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
-      const auto kernel = rounds ? &residual_ln_fwd_kernel<Shape, sizeof(T) == 2>
-                                 : &residual_ln_fwd_kernel<Shape, false>;
-      launch_dependent(context, kernel, {blocks, team_threads<Shape>(columns)}, pointers,
-                       static_cast<int>(rows), columns, dropout, args.epsilon, sink_of(args.y_fp8));
-    });
+        .dropout_rows = optional_elements<int32_t>(args.dropout_rows),
+        .residual_mean = optional_elements<float>(args.residual_norm.mean),
+        .residual_rstd = optional_elements<float>(args.residual_norm.rstd),
+        .residual_gamma = optional_elements<T>(args.residual_norm.gamma),
+        .residual_beta = optional_elements<T>(args.residual_norm.beta)};
+    const auto launch = [&]<bool kForFp8>(std::bool_constant<kForFp8>) {
+      constexpr int kRows = kForwardRows<kForFp8>;
+      dispatch_team<T, kForwardThreads, kRows>(rows, columns, [&]<class Shape>(Shape) {
+        const unsigned blocks = blocks_for(rows, Shape::kTeams * Shape::kRows);
+        launch_dependent(context, residual_ln_fwd_kernel<Shape, kForFp8>,
+                         {blocks, team_threads<Shape>(columns)}, pointers, static_cast<int>(rows),
+                         columns, dropout, args.epsilon, rounds ? sink_of(args.y_fp8) : Fp8Sink());
+      });
+    };
+    rounds || pointers.residual_mean != nullptr ? launch(std::true_type())
+                                                : launch(std::false_type());
   });
   if (args.y_fp8.q.has_data() && !rounds) run_cuda(context, quantize_to(args.y_fp8, args.y));
 }
