@@ -32,6 +32,14 @@ TEST(CudaLinear, ForwardMatchesTheReference) {
   }
 }
 
+// Enough tiles for the algorithms of large GEMMs with more outputs than inputs; the last tiles are
+// partial.
+TEST(CudaLinear, ForwardOfManyTilesMatchesTheReference) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    expect_forward(Case({5'392, 264, 2'056}, dtype), true, Activation::kNone, gpu());
+  }
+}
+
 TEST(CudaLinear, DerivativesInBytesMatchTheReference) {
   for (const Shape& shape : kShapes) {
     for (const DType dtype : kIoTypes) {

@@ -20,9 +20,9 @@ constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
 // many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
-// fp8 GEMMs that sum at most kLongestSum products, and of whose 128 x 128 tiles an SM computes at
-// least kFewestTiles, use tiles of 128 rows. The library's first choice has larger tiles and is
-// slower (kernels/measured/gemm.md).
+// fp8 GEMMs that sum at most kLongestSum products, and forward GEMMs of 16 bits with more outputs
+// than inputs, use tiles of 128 rows if an SM computes at least kFewestTiles of 128 x 128. The
+// library's first choice has larger tiles and is slower (kernels/measured/gemm.md).
 constexpr int64_t kLongestSum = 3072;
 constexpr int64_t kFewestTiles = 5;
 constexpr int64_t kTileRows = 128;
@@ -85,6 +85,14 @@ bool has_square_tiles(const cublasLtMatmulAlgo_t& algorithm) {
   cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
                                        sizeof(tile), nullptr);
   return tile == CUBLASLT_MATMUL_TILE_128x128;
+}
+
+bool is_faster_in_small_tiles(const GemmPlan& plan) {
+  const GemmKey& key = plan.key;
+  if (is_fp8(key.a_dtype)) {
+    return key.kind != GemmKind::kWeightGradient && plan.k <= kLongestSum;
+  }
+  return key.a_dtype != DType::kF32 && key.kind == GemmKind::kForward && plan.m > plan.k;
 }
 
 /// The most that any SM computes.
@@ -201,8 +209,8 @@ const GemmAlgorithm* GemmPlans::nearest(const GemmKey& key) const {
 void GemmPlans::choose_tiles(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const {
   const GemmKey& key = plan.key;
   const int64_t sms = key.sm_count > 0 ? key.sm_count : device_.sm_count();
-  if (!is_hopper_ || !is_fp8(key.a_dtype) || key.kind == GemmKind::kWeightGradient ||
-      plan.k > kLongestSum || tiles_per_sm(plan, kTileRows, sms) < kFewestTiles) {
+  if (!is_hopper_ || !is_faster_in_small_tiles(plan) ||
+      tiles_per_sm(plan, kTileRows, sms) < kFewestTiles) {
     return;
   }
   const auto square = std::ranges::find_if(choices, has_square_tiles);

@@ -87,8 +87,9 @@ class GemmPlans {
  private:
   std::optional<GemmPlan> make(const GemmKey& key);
   const GemmAlgorithm* nearest(const GemmKey& key) const;
-  /// For large fp8 GEMMs, replaces the plan's algorithm with one that has tiles of 128 rows, of the
-  /// width for which the busiest SM computes the fewest columns.
+  /// For large GEMMs in fp8 and large ones forward in 16 bits, replaces the plan's algorithm with
+  /// one that has tiles of 128 rows, of the width for which the busiest SM computes the fewest
+  /// columns.
   void choose_tiles(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const;
   /// Whether the library runs the plan's algorithm in the workspace there is.
   bool serves(const GemmPlan& plan) const;
