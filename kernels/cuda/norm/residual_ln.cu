@@ -7,8 +7,9 @@
 //
 // Forward, a one-shot grid of blocks as small as a team: 55.5 us on an H200 with dropout, where a
 // plain copy of as many bytes takes 51.7. Backward, a persistent grid with batches of rows in
-// flight in shared memory, and a second kernel that adds up the blocks' column sums: 59.6 us. What
-// else was tried: kernels/rows/measured/rows.md.
+// flight in shared memory, and a second kernel that adds up the blocks' column sums: 59.6 us. At
+// the clock of a whole step, what rounds to fp8 is also bound by integer instructions
+// (kernels/measured/fp8.md). What else was tried: kernels/rows/measured/rows.md.
 
 #include <algorithm>
 
@@ -20,9 +21,9 @@
 namespace bertha {
 namespace {
 
-// Forward, a block is as small as a team allows. kForFp8: the residual may be a LayerNorm to compute
-// again, and y may be stored in e4m3; four rows take 30 % fewer instructions a row than two, which
-// are faster without these.
+// Forward, a block is as small as a team allows. kForFp8: the residual may be a LayerNorm that is
+// computed again, and y may be stored in e4m3. Four rows then take 30 % fewer instructions a row
+// than two, which are faster without.
 constexpr int kForwardThreads = 64;
 template <bool kForFp8>
 constexpr int kForwardRows = kForFp8 ? 4 : 2;
