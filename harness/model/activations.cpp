@@ -128,12 +128,13 @@ std::vector<NamedView> named_activations(const Activations& activations, const B
     add(prefix + "attention.qkv", layer.qkv, live.tokens);
     add(prefix + "attention.context", layer.context, live.tokens);
     add(prefix + "attention.sum", layer.attention_sum, rest);
-    const bool fp8 = layer.fp8_inputs[0].has_data();  // stores other tensors instead of some
+    const bool fp8 = layer.fp8_inputs[0].has_data();
+    const bool is_last = i + 1 == activations.layers.size();
     if (!fp8) add(prefix + "attention.output", layer.attention_y, rest);
     if (layer.ff_pre.has_data()) add(prefix + "feed_forward.before_gelu", layer.ff_pre, rest);
     if (!fp8) add(prefix + "feed_forward.after_gelu", layer.ff_mid, rest);
     add(prefix + "feed_forward.sum", layer.ff_sum, rest);
-    if (!fp8) add(prefix + "output", layer.y, rest);
+    if (!fp8 || is_last) add(prefix + "output", layer.y, rest);
   }
   const HeadActivations& heads = activations.heads;
   add("pooler.output", heads.pooled, live.seqs);

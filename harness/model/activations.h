@@ -27,7 +27,7 @@ struct LayerActivations {
   View attention_sum;    // io  [R, H]
   View attention_mean;   // f32 [R]
   View attention_rstd;   // f32 [R]
-  View attention_y;      // io  [R, H]     input of the feed-forward part
+  View attention_y;      // io  [R, H]     input of the feed-forward part; not stored by fp8 steps
   View ff_pre;           // f32 [R, F]     before GELU; with io f32 only, and without fp8
   View ff_derivative;    // u8  [R, F]     instead, GELU's derivative as Quantize stores it
   View ff_mid;           // io  [R, F]     after GELU
@@ -35,7 +35,7 @@ struct LayerActivations {
   View ff_sum;           // io  [R, H]
   View ff_mean;          // f32 [R]
   View ff_rstd;          // f32 [R]
-  View y;                // io  [R, H]     output of the layer
+  View y;                // io  [R, H]     output of the layer; stored by fp8 steps if read in io
   // With fp8: inputs of the GEMMs, e4m3 [inputs, rows]. That of kFfOut is in the memory of ff_mid:
   // a step uses one or the other.
   std::array<View, kEncoderGemms> fp8_inputs;
@@ -98,8 +98,9 @@ struct NamedView {
 };
 
 /// The activations of a micro-batch of `live` rows after a training forward pass, in the order of
-/// their computation: all tensors that GEMMs and LayerNorms read or write, without statistics and
-/// masks; at the end the gradients of the logits, which replace the logits.
+/// their computation: all tensors that GEMMs and LayerNorms read or write, without statistics,
+/// masks and what fp8 steps do not store in io; at the end the gradients of the logits, which
+/// replace the logits.
 std::vector<NamedView> named_activations(const Activations& activations, const BatchRows& live);
 
 /// Allocates buffers for the rows of `capacity` and returns views of their first `rows`. Allocating

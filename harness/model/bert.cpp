@@ -99,8 +99,8 @@ struct Bert::State {
   /// Whether a layer stores its output in io. With fp8 the next layer's GEMM reads it rounded, and
   /// its residual is computed again.
   bool stores_output(Mode mode, int64_t layer) const {
-    const int64_t read_in_io = ends_on_needed_rows ? dims.L - 2 : dims.L - 1;  // and later ones
-    return !reads_fp8(gemm_mode(mode)) || layer >= read_in_io;
+    const int64_t first_read_in_io = ends_on_needed_rows ? dims.L - 2 : dims.L - 1;
+    return !reads_fp8(gemm_mode(mode)) || layer >= first_read_in_io;
   }
 
   LayerCall layer_call(Mode mode, int64_t layer) const {

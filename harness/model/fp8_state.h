@@ -61,7 +61,7 @@ Fp8State allocate_fp8_state(Arena& arena, const Dims& dims);
 /// Computes all scales from the maxima of this step, and clears these.
 void update_scales(Ops& ops, const Fp8State& state, const View& sum_of_squares);
 
-/// Stores 2^exponents as scales; without exponents 1, until the first step finds scales.
+/// Stores 2^exponents as scales, or 1 if there are no exponents yet.
 void store_scales(Device& device, Stream& stream, const Fp8Scales& scales,
                   const std::vector<int>& exponents);
 

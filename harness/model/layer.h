@@ -44,7 +44,8 @@ struct LayerCall {
   View x;           // io [T, H]  input of the layer
   Fp8Result x_fp8;  // x rounded by the layer before, if it exists
   Fp8Result y_fp8;  // where the next layer reads saved.y rounded, if it does
-  // If the layer before did not store x: the matrix of which x is the LayerNorm by x_norm.
+  // If the layer before did not store x: the matrix of which x is the LayerNorm by x_norm. Not with
+  // needed_rows.
   View x_sum;  // io [T, H]
   ResidualNorm x_norm;
   bool is_y_needed = true;  // false, with y_fp8: saved.y is not stored, see x_sum
@@ -58,7 +59,8 @@ struct LayerCall {
 /// The LayerNorm at the end of a layer.
 ResidualNorm output_norm(const LayerParams& weights, const LayerActivations& saved);
 
-/// saved.y = the layer's output for x, or for needed_rows only; also rounded to y_fp8.
+/// saved.y = the layer's output for x, or for needed_rows only, if is_y_needed; also rounded to
+/// y_fp8.
 void layer_forward(Ops& ops, const LayerCall& call);
 
 /// On entry scratch.d_hidden, or with needed_rows scratch.d_needed, contains the gradient of

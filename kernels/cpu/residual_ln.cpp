@@ -1,6 +1,7 @@
 #include "kernels/ops/residual_ln.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "kernels/base/cpu/column_sums.h"
@@ -12,29 +13,15 @@
 namespace bertha {
 namespace {
 
-/// The residual of ResidualLnFwd, row by row.
-class ResidualRows {
- public:
-  explicit ResidualRows(const ResidualLnFwd& args)
-      : residual_(args.residual.as<float>()), hidden_(args.residual.extent(1)) {
-    if (!args.residual_norm.mean.has_data()) return;
-    ResidualLnFwd before = args;  // whose statistics are computed again, with the same bits
-    before.gamma = args.residual_norm.gamma;
-    before.beta = args.residual_norm.beta;
-    before.mean = before.rstd = View();
-    norm_.emplace(before);
-  }
-
-  void copy(int64_t row, float* to) const {
-    const float* from = residual_ + row * hidden_;
-    norm_ ? norm_->run(row, from, to) : static_cast<void>(std::copy(from, from + hidden_, to));
-  }
-
- private:
-  const float* residual_;
-  int64_t hidden_;
-  std::optional<RowNorm<float>> norm_;
-};
+/// The LayerNorm that gives the residual, if one does; its statistics are computed again, too.
+std::optional<RowNorm<float>> norm_of_residual(const ResidualLnFwd& args) {
+  if (!args.residual_norm.mean.has_data()) return std::nullopt;
+  ResidualLnFwd before = args;
+  before.gamma = args.residual_norm.gamma;
+  before.beta = args.residual_norm.beta;
+  before.mean = before.rstd = View();
+  return RowNorm<float>(before);
+}
 
 }  // namespace
 
@@ -44,21 +31,31 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
   const int64_t hidden = args.x.extent(1);
   const float* x = args.x.as<float>();
   const float* bias = args.bias.as<float>();
+  const float* residual = args.residual.as<float>();
   float* sum = args.sum.as<float>();
   float* y = args.y.as<float>();
   const RowNorm norm(args);
-  const ResidualRows residual(args);
+  const std::optional<RowNorm<float>> before = norm_of_residual(args);
   for_dropout_rows(
       pool, args.dropout, args.mask, MaskUse::kDraw, args.x,
       [&](int64_t row, const float* factor) {
         const int64_t at = row * hidden;
-        residual.copy(row, sum + at);
+        const float* added = residual + at;
+        if (before) {
+          before->run(row, added, y + at);
+          added = y + at;
+        }
 #pragma omp simd
-        for (int64_t i = 0; i < hidden; ++i) sum[at + i] += (x[at + i] + bias[i]) * factor[i];
+        for (int64_t i = 0; i < hidden; ++i) {
+          sum[at + i] = added[i] + (x[at + i] + bias[i]) * factor[i];
+        }
         norm.run(row, sum + at, y + at);
       },
       args.dropout_rows);
   if (args.y_fp8.q.has_data()) run_cpu(pool, quantize_to(args.y_fp8, args.y));
+  if (!args.is_y_needed) {  // who reads it all the same shall see it
+    std::fill_n(y, args.y.elements(), std::numeric_limits<float>::quiet_NaN());
+  }
 }
 
 template <>

@@ -5,7 +5,8 @@
 
 namespace bertha {
 
-/// Statistics and parameters of a LayerNorm that has been computed.
+/// Statistics and parameters of a LayerNorm that has been computed, with the same epsilon: the CPU
+/// computes the statistics again.
 struct ResidualNorm {
   View mean;   // f32 [T]
   View rstd;   // f32 [T]
@@ -15,8 +16,8 @@ struct ResidualNorm {
 
 /// Closes a transformer sub-layer: y = LayerNorm(residual + dropout(x + bias)) * gamma + beta.
 ///
-/// A sub-layer whose GEMMs read y_fp8 needs y in io as the residual of the next one alone, which
-/// computes it again, with the same bits, from `sum` by residual_norm.
+/// If the next GEMM reads y_fp8, y in io is only the residual of the next sub-layer, which can
+/// compute it from this `sum` by residual_norm, with the same bits.
 ///
 /// Letters   T = tokens, H = hidden.
 /// Dtypes    io is one of f32, f16, bf16 and the same for every io view; statistics f32.

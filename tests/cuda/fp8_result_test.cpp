@@ -77,9 +77,17 @@ class Fp8Memory {
   DeviceTensor q_, scale_, amax_, saturated_, live_rows_;
 };
 
-enum class How : uint8_t { kByTheOperation, kInPlaceOfY, kByQuantize };
+enum class How : uint8_t { kByTheOperation, kWithoutY, kByQuantize };
 
-Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
+/// A residual that replaces the random one: a matrix, or the LayerNorm of one.
+struct Residual {
+  View matrix = {};
+  ResidualNorm norm = {};
+  View dropout_rows = {};
+};
+
+Outcome norm_forward_from(const TestBackend& backend, const NormCase& c, How how,
+                          const Residual& given) {
   const auto matrix = [&](uint32_t seed) {
     return DeviceTensor(backend, c.io, random_tensor({c.rows, c.columns}, seed));
   };
@@ -103,7 +111,7 @@ Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
   backend.ops->run(ResidualLnFwd{
       .x = x.view(),
       .bias = bias.view(),
-      .residual = residual.view(),
+      .residual = given.matrix.has_data() ? given.matrix : residual.view(),
       .gamma = gamma.view(),
       .beta = beta.view(),
       .sum = sum.view(),
@@ -112,14 +120,20 @@ Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
       .rstd = rstd.view(),
       .mask = drops ? mask.view() : View(),
       .dropout = {.random = drops ? state.view() : View(), .probability = c.probability, .site = 5},
+      .dropout_rows = given.dropout_rows,
       .y_fp8 = how == How::kByQuantize ? Fp8Result{} : wanted,
-      .is_y_needed = how != How::kInPlaceOfY});
+      .residual_norm = given.norm,
+      .is_y_needed = how != How::kWithoutY});
   if (how == How::kByQuantize) backend.ops->run(quantize_to(wanted, y.view()));
   Outcome outcome = fp8.outcome();
   for (const DeviceTensor* tensor : {&sum, &mean, &rstd, &y}) {
     outcome.others.push_back(tensor->floats().values);
   }
   return outcome;
+}
+
+Outcome norm_forward(const TestBackend& backend, const NormCase& c, How how) {
+  return norm_forward_from(backend, c, how, {});
 }
 
 Outcome norm_backward(const TestBackend& backend, const NormCase& c, How how) {
@@ -179,10 +193,41 @@ void expect_norm(const TestBackend& backend, const NormCase& c) {
     }
   }
   Outcome with_y = norm_forward(backend, c, How::kByTheOperation);
-  Outcome without_y = norm_forward(backend, c, How::kInPlaceOfY);
+  Outcome without_y = norm_forward(backend, c, How::kWithoutY);
   with_y.others.pop_back();
   without_y.others.pop_back();
   EXPECT_EQ(without_y, with_y) << name(c.io) << " to " << name(c.format);
+}
+
+/// A residual that is computed again gives the same as the one that was stored.
+void expect_norm_of_norm(const TestBackend& backend, const NormCase& c) {
+  const std::vector<std::vector<float>> before = norm_forward(backend, c, How::kByQuantize).others;
+  const auto tensor = [&](DType dtype, std::initializer_list<int64_t> extents, size_t which) {
+    HostTensor<float> host(extents);
+    host.values = before[which];
+    return DeviceTensor(backend, dtype, host);
+  };
+  const DeviceTensor sum = tensor(c.io, {c.rows, c.columns}, 0);
+  const DeviceTensor mean = tensor(DType::kF32, {c.rows}, 1);
+  const DeviceTensor rstd = tensor(DType::kF32, {c.rows}, 2);
+  const DeviceTensor y = tensor(c.io, {c.rows, c.columns}, 3);
+  const DeviceTensor gamma(backend, c.io, random_tensor({c.columns}, 6));
+  const DeviceTensor beta(backend, c.io, random_tensor({c.columns}, 7));
+  HostTensor<int32_t> rows({c.rows});
+  for (int64_t i = 0; i < c.rows; ++i) rows[i] = static_cast<int32_t>(3 * i % 101 - 1);
+  const DeviceTensor dropout_rows(backend, rows);
+  Outcome stored = norm_forward_from(backend, c, How::kByTheOperation,
+                                     {.matrix = y.view(), .dropout_rows = dropout_rows.view()});
+  Outcome computed = norm_forward_from(backend, c, How::kWithoutY,
+                                       {.matrix = sum.view(),
+                                        .norm = {.mean = mean.view(),
+                                                 .rstd = rstd.view(),
+                                                 .gamma = gamma.view(),
+                                                 .beta = beta.view()},
+                                        .dropout_rows = dropout_rows.view()});
+  stored.others.pop_back();
+  computed.others.pop_back();
+  EXPECT_EQ(computed, stored) << name(c.io) << ", " << c.rows << " x " << c.columns;
 }
 
 using CudaFp8Result = NeedsSm90a;
@@ -199,9 +244,11 @@ TEST_F(CudaFp8Result, OfResidualLnIsThatOfQuantize) {
                                           {32, 4112}}) {
         NormCase c{rows, columns, DType::kF32, format, probability};
         expect_norm(cpu(), c);
+        expect_norm_of_norm(cpu(), c);
         for (const DType io : kIoTypes) {
           c.io = io;
           expect_norm(gpu(), c);
+          expect_norm_of_norm(gpu(), c);
         }
       }
     }

@@ -225,7 +225,7 @@ struct SavedRows {
       statistic = (team.lane < kRows ? mean : rstd)[first + row];
     }
     bits = ~0u;
-    // Without branches, which would keep the compiler from moving the load.
+    // One condition without an early return: a predicated load, which the compiler can move.
     if constexpr (Shape::kFixed) {
       const int bit_row = first + team.lane / kGroups;
       const int64_t group = static_cast<int64_t>(bit_row) * (Shape::kWarps * kGroups) +

@@ -18,7 +18,7 @@ namespace bertha {
 
 inline constexpr int kWarpColumns = kVecSize * kWarpThreads;
 inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
-inline constexpr int64_t kMostTeamRows = 1 << 30;
+inline constexpr int64_t kMostTeamRows = 1 << 30;  // a row plus the distance to the next: 32 bits
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most
@@ -186,7 +186,8 @@ class RowRing {
       request_next(team, turn, team.first_row + turn * team.row_stride, rows);
     }
   }
-  /// Requests another batch, before the wait for the current one, `first`.
+  /// Requests another batch of `from`, before the wait for the current one, `first`. Called once
+  /// for each batch in order, because the addresses advance by team.row_stride.
   __device__ __forceinline__ void refill(const RowTeam<Shape>& team, int first, int rows) {
     request_next(team, free_stage(), first + (kStages - 1) * team.row_stride, rows);
   }

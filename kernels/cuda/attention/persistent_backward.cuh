@@ -51,8 +51,8 @@ inline constexpr int kGroupsOfTile = kTileRows / kGroupRows;
 // Queries of a tile that are a consumer lane's columns: 8 n + 2 (lane % 4), and the next.
 inline constexpr int kLaneQueries = 16;
 
-/// Index of the statistics of query `row` of a sequence: of 16 rows, four for each of four lanes.
-/// So neither storing rows nor loading a lane's four has bank conflicts.
+/// Index of the statistics of query `row` of a sequence. Each group of 16 rows stores four values
+/// for each of four lanes, so that neither stores nor loads have bank conflicts.
 __device__ __forceinline__ int statistics_index(int row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }

@@ -20,9 +20,9 @@ constexpr int kAllChoices = 32;   // more than the library offers
 // A tuned algorithm is used for GEMMs with up to a quarter more or fewer rows. With up to twice as
 // many, at 2,048 tokens, such algorithms made a step slower than the library's first choice.
 constexpr double kNearbyRows = 1.25;
-// fp8 GEMMs that sum at most kLongestSum products, and forward GEMMs of 16 bits with more outputs
-// than inputs, use tiles of 128 rows if an SM computes at least kFewestTiles of 128 x 128. The
-// library's first choice has larger tiles and is slower (kernels/measured/gemm.md).
+// GEMMs that sum at most kLongestSum products, in fp8 or forward in 16 bits with more outputs than
+// inputs (QKV, the decoder), use tiles of 128 rows if an SM computes at least kFewestTiles of 128 x
+// 128. The library's first choice has larger tiles and is slower (kernels/measured/gemm.md).
 constexpr int64_t kLongestSum = 3072;
 constexpr int64_t kFewestTiles = 5;
 constexpr int64_t kTileRows = 128;
@@ -89,9 +89,8 @@ bool has_square_tiles(const cublasLtMatmulAlgo_t& algorithm) {
 
 bool is_faster_in_small_tiles(const GemmPlan& plan) {
   const GemmKey& key = plan.key;
-  if (is_fp8(key.a_dtype)) {
-    return key.kind != GemmKind::kWeightGradient && plan.k <= kLongestSum;
-  }
+  if (key.kind == GemmKind::kWeightGradient || plan.k > kLongestSum) return false;
+  if (is_fp8(key.a_dtype)) return true;
   return key.a_dtype != DType::kF32 && key.kind == GemmKind::kForward && plan.m > plan.k;
 }
 

@@ -66,7 +66,7 @@ struct GemmOperands {
 /// Choice    of a new key: the algorithm tuned for it, else that tuned for the nearest number of
 ///           rows within a quarter (rows change a little from step to step, the best algorithm
 ///           hardly does), else, with options.tune_gemms, a tuned one, else the first of the
-///           library's heuristics, or for large fp8 GEMMs one with tiles of 128 rows. Without
+///           library's heuristics, or for some large GEMMs one with tiles of 128 rows. Without
 ///           tune_gemms it does not depend on which keys came before, so that a run that resumes
 ///           from a checkpoint chooses the same.
 /// Cost      to the host: 7 to 10 us for a known key, 60 us for one that a tuned algorithm serves,
@@ -87,9 +87,9 @@ class GemmPlans {
  private:
   std::optional<GemmPlan> make(const GemmKey& key);
   const GemmAlgorithm* nearest(const GemmKey& key) const;
-  /// For large GEMMs in fp8 and large ones forward in 16 bits, replaces the plan's algorithm with
-  /// one that has tiles of 128 rows, of the width for which the busiest SM computes the fewest
-  /// columns.
+  /// For large fp8 GEMMs, and large forward GEMMs of 16 bits with more outputs than inputs,
+  /// replaces the plan's algorithm with one that has tiles of 128 rows, of the width for which the
+  /// busiest SM computes the fewest columns.
   void choose_tiles(GemmPlan& plan, std::span<const cublasLtMatmulAlgo_t> choices) const;
   /// Whether the library runs the plan's algorithm in the workspace there is.
   bool serves(const GemmPlan& plan) const;

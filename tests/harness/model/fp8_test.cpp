@@ -111,9 +111,10 @@ TEST(Fp8Model, WithoutScalesItComputesInIo) {
   EXPECT_EQ(io.bert.fp8_maxima().elements(), 0);
 }
 
-TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
+void expect_gradients_of_io(LastLayer last_layer) {
   Model io(false);
   Model fp8(true);
+  for (Model* model : {&io, &fp8}) model->bert.set_last_layer(last_layer);
   const HostBatch batch = batch_of(4);
   fp8.find_scales(batch);
   const double loss = fp8.loss_and_gradients(batch);
@@ -131,6 +132,14 @@ TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
     EXPECT_NEAR(found / norm, 1, tolerance::kFp8GradientNorm) << param.name;
   }
   EXPECT_EQ(fp8.stats().fp8_saturated, 0);  // the scales are those of this very batch
+}
+
+TEST(Fp8Model, GradientsAreThoseOfIoButForRounding) {
+  expect_gradients_of_io(LastLayer::kNeededRows);
+}
+
+TEST(Fp8Model, GradientsAreThoseOfIoIfTheSecondLayerComputesItsResidualAgain) {
+  expect_gradients_of_io(LastLayer::kAllRows);
 }
 
 /// Notes the operations of a GEMM forward instead of running them.

@@ -62,11 +62,12 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
   SavedRows<Shape> next;
   next.load(team, team.first_row, rows, p.mean, p.rstd, branch.mask);
   Vec<std::remove_cvref_t<decltype(*p.gamma)>, kVecSize> gamma{};
-  if (team.inside) gamma = load_vec(p.gamma + team.thread * kVecSize);
+  const int column = team.thread * kVecSize;
+  if (team.inside) gamma = load_vec(p.gamma + column);
   float sums[kHasDropout ? 3 : 2][kVecSize] = {};
   constexpr bool kRounds = kBranch == Branch::kE5M2;
   Fp8Rounding<T, __NV_E5M2, true> rounding(kRounds ? *branch.dx_fp8.scale : 1.0f);
-  const int live_rows = kRounds ? live_rows_of(branch.dx_fp8, 0, INT_MAX) : 0;
+  const int live_rows = kRounds ? live_rows_of(branch.dx_fp8, 0, INT32_MAX) : 0;
 
   int turn = 0;
   int64_t at = team.at(team.first_row);
@@ -76,9 +77,7 @@ __global__ void __launch_bounds__(Shape::kMostThreads, 1)
     next.load(team, first + team.row_stride, rows, p.mean, p.rstd, branch.mask);
     ring.wait();
     const int left = team.rows_left(first, rows);
-    const auto place = [&](int r) {
-      return RowPlace{first + r, team.thread * kVecSize, at + r * team.columns};
-    };
+    const auto place = [&](int r) { return RowPlace{first + r, column, at + r * team.columns}; };
     const auto read = [&](int r, float(&dy)[kVecSize], float(&x)[kVecSize]) {
       numbers_of(p.dy, place(r), ring.read(team, 0, r), dy);
       numbers_of(p.x, place(r), ring.read(team, 1, r), x);
