@@ -53,7 +53,7 @@ void run_cpu(WorkerPool& pool, const ResidualLnFwd& args) {
       },
       args.dropout_rows);
   if (args.y_fp8.q.has_data()) run_cpu(pool, quantize_to(args.y_fp8, args.y));
-  if (!args.is_y_needed) {  // who reads it all the same shall see it
+  if (!args.is_y_needed) {  // a caller that reads it anyway gets NaN
     std::fill_n(y, args.y.elements(), std::numeric_limits<float>::quiet_NaN());
   }
 }
