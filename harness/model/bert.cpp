@@ -115,10 +115,11 @@ struct Bert::State {
         .saved = &activations.layers[i],
         .scratch = &activations.scratch,
         .batch = &batch,
-        .x = layer == 0 ? activations.embedding.y : activations.layers[i - 1].y,
+        .x = recomputes_x ? activations.layers[i - 1].ff_sum
+             : layer == 0 ? activations.embedding.y
+                          : activations.layers[i - 1].y,
         .x_fp8 = rounded_input(mode, layer),
         .y_fp8 = rounded_input(mode, layer + 1),
-        .x_sum = recomputes_x ? activations.layers[i - 1].ff_sum : View(),
         .x_norm = recomputes_x ? output_norm(weights.layers[i - 1], activations.layers[i - 1])
                                : ResidualNorm{},
         .is_y_needed = stores_output(mode, layer),

@@ -95,7 +95,7 @@ void layer_forward(Ops& ops, const LayerCall& call) {
   const bool fp8 = reads_fp8(call.gemm_mode);
   ops.run(ResidualLnFwd{.x = rows.projected,
                         .bias = w.projection_bias,
-                        .residual = call.x_sum.has_data() ? call.x_sum : rows.x,
+                        .residual = rows.x,
                         .gamma = w.attention_ln_gamma,
                         .beta = w.attention_ln_beta,
                         .sum = a.attention_sum,

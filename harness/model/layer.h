@@ -44,11 +44,10 @@ struct LayerCall {
   View x;           // io [T, H]  input of the layer
   Fp8Result x_fp8;  // x rounded by the layer before, if it exists
   Fp8Result y_fp8;  // where the next layer reads saved.y rounded, if it does
-  // If the layer before did not store x: the matrix of which x is the LayerNorm by x_norm. Not with
-  // needed_rows.
-  View x_sum;  // io [T, H]
+  // With data: the layer before did not store its output. x is the sum that its last LayerNorm,
+  // this one, normalizes, and GEMMs read x_fp8. Not with needed_rows.
   ResidualNorm x_norm;
-  bool is_y_needed = true;  // false, with y_fp8: saved.y is not stored, see x_sum
+  bool is_y_needed = true;  // false, with y_fp8: saved.y is not stored
   View needed_rows;  // i32 [K]  the only rows after the attention, -1 = padding; no data: all
   GemmMode gemm_mode = GemmMode::kIo;
   Fp8Layer fp8;  // for modes other than kIo

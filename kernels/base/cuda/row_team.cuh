@@ -18,7 +18,7 @@ namespace bertha {
 
 inline constexpr int kWarpColumns = kVecSize * kWarpThreads;
 inline constexpr int64_t kMostTeamColumns = 1024 * kVecSize;
-inline constexpr int64_t kMostTeamRows = 1 << 30;  // a row plus the distance to the next: 32 bits
+inline constexpr int64_t kMostTeamRows = 1 << 30;  // with row_stride added still 32 bits
 
 /// Sizes known when the kernel is compiled. kTeamWarps 0: the width is known only at launch; then a
 /// block is one team, and its last threads may stand beyond the row. Else a block has at most

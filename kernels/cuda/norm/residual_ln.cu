@@ -27,11 +27,11 @@ namespace {
 constexpr int kForwardThreads = 64;
 template <bool kForFp8>
 constexpr int kForwardRows = kForFp8 ? 4 : 2;
-/// Blocks per SM: with 16 bits a thread needs 64 registers, 80 with four rows.
+/// Threads per SM: with 16 bits one needs 64 registers, 80 with four rows.
+template <class T, bool kForFp8>
+constexpr int kForwardThreadsPerSm = sizeof(T) == 4 ? 512 : (kForFp8 ? 768 : 1024);
 template <class Shape, bool kForFp8>
-constexpr int kForwardBlocks = std::max((sizeof(typename Shape::Element) == 4 ? 512
-                                         : kForFp8                            ? 768
-                                                                              : 1024) /
+constexpr int kForwardBlocks = std::max(kForwardThreadsPerSm<typename Shape::Element, kForFp8> /
                                             Shape::kMostThreads,
                                         1);
 template <class T>
