@@ -79,7 +79,8 @@ class Fp8Memory {
 
 enum class How : uint8_t { kByTheOperation, kWithoutY, kByQuantize };
 
-/// A residual that replaces the random one: a matrix, or the LayerNorm of one.
+/// A residual that replaces the random one: a matrix, or the LayerNorm of one. The operation then
+/// has other parameters than without.
 struct Residual {
   View matrix = {};
   ResidualNorm norm = {};
@@ -99,8 +100,8 @@ Outcome norm_forward_from(const TestBackend& backend, const NormCase& c, How how
   const DeviceTensor sum = matrix(3);
   const DeviceTensor y = matrix(4);
   const DeviceTensor bias = vector(5);
-  const DeviceTensor gamma = vector(6);
-  const DeviceTensor beta = vector(7);
+  const DeviceTensor gamma = vector(given.matrix.has_data() ? 16 : 6);
+  const DeviceTensor beta = vector(given.matrix.has_data() ? 17 : 7);
   const DeviceTensor mean(backend, DType::kF32, HostTensor<float>({c.rows}, 0.0f));
   const DeviceTensor rstd(backend, DType::kF32, HostTensor<float>({c.rows}, 0.0f));
   const DeviceTensor mask(backend, HostTensor<uint8_t>({c.rows, c.columns / 8}, 0x5B));

@@ -121,6 +121,8 @@ TEST(CudaResidualLn, AResidualComputedAgainHasTheBitsOfTheOneStored) {
   for (const DType io : kIoTypes) {
     for (const auto& [tokens, hidden] : kShapes) {
       Case before(io, tokens, hidden, 0.1f);
+      before.gamma = rounded_to(io, random_tensor({hidden}, 41));
+      before.beta = rounded_to(io, random_tensor({hidden}, 42));
       before.forward();
       Case stored(io, tokens, hidden, 0.1f);
       stored.residual = before.y.floats();

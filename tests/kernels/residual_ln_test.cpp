@@ -105,6 +105,8 @@ TEST(ResidualLn, ForwardMatchesTheDefinition) {
 TEST(ResidualLn, AResidualComputedAgainHasTheBitsOfTheOneStored) {
   for (const auto& [tokens, hidden] : kShapes) {
     Case before(tokens, hidden);
+    before.gamma = random_tensor({hidden}, 41);
+    before.beta = random_tensor({hidden}, 42);
     before.forward(1);
     Case stored(tokens, hidden);
     stored.residual = before.y;
